@@ -1,0 +1,64 @@
+"""One frozen settings tree, read once per process from `PLAYLANE_*` variables (and `.env` if present)."""
+
+from typing import Annotated, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """What an operator sets. Limits override values of the policy module, e.g. PLAYLANE_LIMITS='{"slice_rows": 50}'."""
+
+    model_config = SettingsConfigDict(env_prefix="PLAYLANE_", frozen=True, env_file=".env", extra="ignore")
+
+    database_url: SecretStr = Field(description="postgresql://user:password@host:port/name")
+    redis_url: SecretStr = Field(
+        description="redis://:password@host:port/0; broker, results and state use db n, n+1, n+2"
+    )
+    execution_api_url: str = Field(description="origin of the execution API, e.g. https://api.example.com")
+    execution_api_token: SecretStr = Field(
+        default=SecretStr("local"), description="bearer token of every org"
+    )
+    play_modules: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="comma separated modules that define plays"
+    )
+    org_id: str = Field(default="default", description="org of runs that name none")
+    lanes: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="comma separated lanes that a lane worker takes; empty = all declared"
+    )
+    limits: dict[str, Any] = Field(default_factory=dict, description="JSON object of limits to override")
+    faults: str = Field(default="", description="fault points, for tests only")
+    log_level: str = Field(default="INFO")
+    log_json: bool = Field(default=False)
+
+    @field_validator("play_modules", "lanes", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_scheme(cls, value: SecretStr) -> SecretStr:
+        if urlsplit(value.get_secret_value()).scheme not in ("redis", "rediss"):
+            raise ValueError("must begin with redis:// or rediss://")
+        return value
+
+    @property
+    def broker_url(self) -> str:
+        return self._redis_db(0)
+
+    @property
+    def result_url(self) -> str:
+        return self._redis_db(1)
+
+    @property
+    def state_url(self) -> str:
+        return self._redis_db(2)
+
+    def _redis_db(self, offset: int) -> str:
+        parts = urlsplit(self.redis_url.get_secret_value())
+        first = int(parts.path.strip("/") or 0)
+        return urlunsplit(parts._replace(path=f"/{first + offset}"))

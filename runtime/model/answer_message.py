@@ -1,0 +1,63 @@
+"""Answers as messages: JSON texts of many answers. An output travels as text inside, so its bytes stay exact."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from runtime.errors import BadInputError
+from runtime.model.call import Answer, AnswerState
+from runtime.policy.limits import Limits
+
+VERSION = 1
+
+
+def to_texts(answers: Sequence[Answer], limits: Limits) -> list[bytes]:
+    """As few messages as `reply_message_bytes` allows, at least one."""
+    texts: list[bytes] = []
+    rows: list[list[Any]] = []
+    size = 0
+    for answer in answers:
+        row = _row(answer, limits.reply_inline_bytes)
+        size += len(row[2] or "") + 200
+        if rows and size > limits.reply_message_bytes:
+            texts.append(_text(rows))
+            rows, size = [], len(row[2] or "") + 200
+        rows.append(row)
+    texts.append(_text(rows))
+    return texts
+
+
+def from_text(text: bytes) -> list[Answer]:
+    message = orjson.loads(text)
+    if message.get("v") != VERSION:
+        raise BadInputError(
+            f"an answer message is not of version {VERSION}: all processes must run one release"
+        )
+    return [
+        Answer(
+            key=key,
+            state=AnswerState(state),
+            output=None if output is None else output.encode(),
+            error=error,
+            cached=cached,
+        )
+        for key, state, output, error, cached in message["answers"]
+    ]
+
+
+def _text(rows: list[list[Any]]) -> bytes:
+    return orjson.dumps({"v": VERSION, "answers": rows})
+
+
+def _row(answer: Answer, inline_bytes: int) -> list[Any]:
+    output = answer.output
+    if output is not None and len(output) > inline_bytes:
+        return [answer.key, AnswerState.STORED, None, None, answer.cached]
+    return [
+        answer.key,
+        answer.state,
+        None if output is None else output.decode(),
+        answer.error,
+        answer.cached,
+    ]

@@ -1,0 +1,39 @@
+"""A batch record as JSON text: the record is sent again verbatim from it, so its form is versioned."""
+
+from runtime.errors import BadInputError
+from runtime.model import json_value
+from runtime.model.lease import BatchRecord
+
+VERSION = 1
+
+
+def to_text(record: BatchRecord) -> bytes:
+    """Everything but owner and fences, which change when a batch is adopted."""
+    return json_value.dumps(
+        {
+            "v": VERSION,
+            "batch_id": record.batch_id,
+            "lane": record.lane,
+            "operation": record.operation,
+            "strategy": record.strategy,
+            "revision": record.revision,
+            "members": record.members,
+        }
+    )
+
+
+def from_text(text: bytes, *, session_id: str, fences: tuple[int, ...]) -> BatchRecord:
+    """The record under its present owner and fences."""
+    stored = json_value.loads(text)
+    if not isinstance(stored, dict) or stored.get("v") != VERSION:
+        raise BadInputError(f"a batch record is not of version {VERSION}; it is left alone until it expires")
+    return BatchRecord(
+        batch_id=stored["batch_id"],
+        session_id=session_id,
+        lane=stored["lane"],
+        operation=stored["operation"],
+        strategy=stored["strategy"],
+        revision=stored["revision"],
+        members=tuple(stored["members"]),
+        fences=fences,
+    )

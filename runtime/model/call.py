@@ -1,0 +1,61 @@
+"""A call: one logical tool call of a row or a body, and its answer."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a lane needs to make one call. `key` is its receipt key; equal keys are one call."""
+
+    key: str
+    org_id: str
+    run_id: str
+    tool: str
+    input: Any
+    idempotency_key: str  # the provider's item key: leaves out revision, lease and attempt
+    inbox: str  # session that waits for the answer
+    integration_mode: str | None = None
+
+
+class AnswerState(StrEnum):
+    COMPLETED = "completed"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    STORED = "stored"  # too large to travel: read the receipt
+    RETURNED = "returned"  # not made; post it again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a lane says of one call. `output` is JSON text; `error` a ToolCallError payload."""
+
+    key: str
+    state: AnswerState
+    output: bytes | None = None
+    error: dict[str, Any] | None = None
+    cached: bool = False  # answered by a receipt, nothing was sent for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one commit sent on behalf of one run and tool. `capacity` = batches x max batch size."""
+
+    run_id: str
+    tool: str
+    items: int = 0
+    batches: int = 0
+    capacity: int = 0
+    cached: int = 0
+    followed: int = 0
+    credits: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """Calls sent to a lane in one message."""
+
+    post_id: str
+    lane: str
+    calls: tuple[Call, ...] = field(default=())

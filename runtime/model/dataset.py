@@ -1,0 +1,106 @@
+"""A dataset: the rows of one `ctx.dataset(...).run()`; ends when all its pages are settled."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from runtime.model.transitions import terminal
+
+
+class DatasetState(StrEnum):
+    SEEDING = "seeding"  # its body still adds pages; pages run meanwhile
+    RUNNING = "running"  # all pages are known
+    FAILING = "failing"  # a row failed under fail-fast; the rest winds down
+    SETTLED = "settled"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+DATASET_MOVES = {
+    DatasetState.SEEDING: frozenset(
+        {DatasetState.RUNNING, DatasetState.FAILING, DatasetState.FAILED, DatasetState.CANCELLED}
+    ),
+    DatasetState.RUNNING: frozenset(
+        {DatasetState.FAILING, DatasetState.SETTLED, DatasetState.FAILED, DatasetState.CANCELLED}
+    ),
+    DatasetState.FAILING: frozenset({DatasetState.FAILED, DatasetState.CANCELLED}),
+    DatasetState.SETTLED: frozenset[DatasetState](),
+    DatasetState.FAILED: frozenset[DatasetState](),
+    DatasetState.CANCELLED: frozenset[DatasetState](),
+}
+ENDED_DATASETS = terminal(DATASET_MOVES)
+OPEN_DATASETS = frozenset(DatasetState) - ENDED_DATASETS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDataset:
+    """What a body pins when it creates a dataset."""
+
+    run_id: str
+    key: str
+    namespace: str
+    columns: tuple[str, ...]
+    source_hash: str
+    on_row_error: str = "isolate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenDataset:
+    """Where seeding stands; `pages_total` is None until the whole input is in."""
+
+    dataset_id: int
+    pages_seeded: int
+    pages_total: int | None
+    next_position: int  # ordinal of the next input row to seed
+    rows_seeded: int
+    duplicates: int
+    input_digest: str  # rolling digest of all input rows below `next_position`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedRow:
+    """One input row: its ordinal in the input, its key and its JSON text."""
+
+    position: int
+    row_key: str
+    input: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedPage:
+    """A page to seed: positions [first, end), rows whose key is new win, the rest count as duplicates."""
+
+    dataset_id: int
+    run_id: str
+    attempt: int
+    page: int
+    first_position: int
+    end_position: int
+    rows: tuple[SeedRow, ...]
+    input_digest: str  # rolling digest including this page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFacts:
+    """What a row worker must know of a dataset; constant for its life."""
+
+    dataset_id: int
+    run_id: str
+    org_id: str
+    play: str
+    key: str
+    namespace: str
+    columns: tuple[str, ...]
+    source_hash: str
+    on_row_error: str
+    options: dict[str, Any]
+    write_version: int  # of the run in the sheet: a newer run's write wins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedDataset:
+    """The dataset's boundary outcome was written; `run_waits` means a resume must be published."""
+
+    run_id: str
+    dataset_id: int
+    run_waits: bool

@@ -1,0 +1,81 @@
+"""Messages from other services, version 1 (DESIGN 13)."""
+
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from runtime.errors import BadInputError
+from runtime.model import json_value
+from runtime.model.run import NewRun
+
+M = TypeVar("M", bound=BaseModel)
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}$"
+
+
+class RunOptions(BaseModel):
+    """Options of a run; unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    integration_mode: Literal["live", "fixture"] | None = None
+
+
+class PlayRunMessage(BaseModel):
+    """`plays.run` v1: idempotent by `run_id`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    run_id: str = Field(pattern=NAME)
+    org_id: str = Field(default="default", pattern=NAME)
+    play: str = Field(min_length=1, max_length=100)
+    input: Any = Field(default_factory=dict)
+    options: RunOptions = Field(default_factory=RunOptions)
+
+    def to_run(self) -> NewRun:
+        """The run to store."""
+        return NewRun(
+            run_id=self.run_id,
+            org_id=self.org_id,
+            play=self.play,
+            input=self.input,
+            options=self.options.model_dump(exclude_none=True),
+        )
+
+
+class RunCancelMessage(BaseModel):
+    """`runs.cancel` v1."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    run_id: str = Field(pattern=NAME)
+
+
+def parse_play_run(fields: dict[str, Any], *, input_bytes: int) -> PlayRunMessage:
+    """The message, checked; raises BadInputError that names every wrong field."""
+    message = _parse(PlayRunMessage, fields)
+    json_value.check(message.input, path="$.input")
+    size = len(json_value.dumps(message.input))
+    if size > input_bytes:
+        raise BadInputError(
+            f"input is {size} bytes, more than {input_bytes}: pass a reference to the data instead"
+        )
+    return message
+
+
+def parse_run_cancel(fields: dict[str, Any]) -> RunCancelMessage:
+    """The message, checked; raises BadInputError."""
+    return _parse(RunCancelMessage, fields)
+
+
+def _parse(kind: type[M], fields: dict[str, Any]) -> M:
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc']) or 'message'}: {problem['msg']}"
+            for problem in error.errors()
+        )
+        raise BadInputError(f"{kind.__name__} refused: {problems}") from None

@@ -1,0 +1,28 @@
+"""One physical request to the execution API and its reply, as the lane sees them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhysicalRequest:
+    """A batch ready to send. `payload` is JSON text, made once and the same for every send."""
+
+    org_id: str
+    operation: str
+    payload: bytes = field(repr=False)
+    idempotency_key: str
+    item_idempotency_keys: tuple[str, ...]
+    run_ids: tuple[str, ...]  # of the members, in order, each once; the first is charged
+    receipt_key: str | None  # of the only member of a single call
+    integration_mode: str | None
+    timeout_ms: float
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhysicalReply:
+    """`credits`: charged for the whole request, if the reply says."""
+
+    result: Any = field(repr=False)
+    credits: float | None = None

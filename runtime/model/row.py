@@ -1,0 +1,55 @@
+"""A run row: one input row of a dataset on the run's work list."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from runtime.model.transitions import terminal
+
+
+class RowState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"  # on a boundary; the slice goes on without it
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ROW_MOVES = {
+    RowState.PENDING: frozenset(
+        {RowState.RUNNING, RowState.WAITING, RowState.COMPLETED, RowState.FAILED, RowState.CANCELLED}
+    ),
+    RowState.RUNNING: frozenset({RowState.WAITING, RowState.COMPLETED, RowState.FAILED, RowState.CANCELLED}),
+    RowState.WAITING: frozenset({RowState.PENDING, RowState.CANCELLED}),
+    RowState.COMPLETED: frozenset[RowState](),
+    RowState.FAILED: frozenset[RowState](),
+    RowState.CANCELLED: frozenset[RowState](),
+}
+ENDED_ROWS = terminal(ROW_MOVES)
+OPEN_ROWS = frozenset({RowState.PENDING, RowState.RUNNING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRow:
+    """A row to run; `input` is the parsed input object."""
+
+    position: int
+    row_key: str
+    input: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRow:
+    """A row's end: `data` and `cell_meta` are JSON text for its sheet row, `error` for its run row."""
+
+    position: int
+    row_key: str
+    state: RowState
+    data: bytes
+    cell_meta: bytes
+    error: bytes | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data) + len(self.cell_meta) + len(self.error or b"")

@@ -1,0 +1,37 @@
+"""A slice: consecutive rows of a page, one row task. Its claim is a session and a fence."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from runtime.model.dataset import DatasetFacts
+from runtime.model.row import InputRow
+from runtime.model.transitions import terminal
+
+
+class SliceState(StrEnum):
+    OPEN = "open"  # some row of it is open
+    DONE = "done"  # no row of it is open
+
+
+SLICE_MOVES = {
+    SliceState.OPEN: frozenset({SliceState.DONE}),
+    SliceState.DONE: frozenset({SliceState.OPEN}),  # a woken row opens its slice again
+}
+ENDED_SLICES = terminal(SLICE_MOVES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class SliceId:
+    dataset_id: int
+    page: int
+    slice: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenSlice:
+    """A slice that this session holds; `rows` are its open rows in input order."""
+
+    id: SliceId
+    fence: int
+    facts: DatasetFacts
+    rows: tuple[InputRow, ...]

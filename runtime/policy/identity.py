@@ -1,0 +1,42 @@
+"""Keys: what makes two calls the same call, here and at the provider (DESIGN 8)."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from runtime.model.canonical_json import digest
+
+
+def receipt_key(
+    *,
+    org_id: str,
+    tool: str,
+    input: Any,
+    auth_scope: str | None,
+    action_version: str,
+    response_revision: str | None,
+) -> str:
+    """Receipt key (sha256 hex), shared by all plays and runs of an org."""
+    return digest(["receipt", org_id, tool, input, auth_scope, action_version, response_revision])
+
+
+def item_idempotency_key(
+    *, org_id: str, tool: str, input: Any, auth_scope: str | None, action_version: str
+) -> str:
+    """The provider's key of one item: no revision (a re-read is the same purchase), no lease, no attempt."""
+    return "pl-" + digest(["item", org_id, tool, input, auth_scope, action_version])[:48]
+
+
+def batch_idempotency_key(*, operation: str, strategy: str, revision: str, item_keys: Sequence[str]) -> str:
+    """The provider's key of one batch: a pure function of its ordered members."""
+    return "plb-" + digest(["batch", operation, strategy, revision, list(item_keys)])[:48]
+
+
+def operation_digest(kind: str, arguments: Any) -> str:
+    """Digest that a replayed body operation must show again."""
+    return digest([kind, arguments])[:32]
+
+
+def advisory_key(name: str) -> int:
+    """A signed 64-bit Postgres advisory lock number for `name`."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)

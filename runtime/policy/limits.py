@@ -1,0 +1,184 @@
+"""Every bound of the system with its value and unit; the one place to change one.
+
+Values are those of DESIGN section 17; a deployment overrides them through settings.
+"""
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    # sessions, claims, sweeps
+    session_ttl_s: float = 30.0
+    heartbeat_s: float = 10.0
+    sweep_s: float = 5.0
+    loop_stall_exit_s: float = 60.0
+    loop_stall_warn_s: float = 2.0
+    sigterm_grace_s: float = 30.0
+
+    # pages and slices
+    slice_rows: int = 100
+    slices_per_page: int = 5
+    pages_in_flight: int = 4
+    slices_per_row_process: int = 32
+    page_bytes: int = 64 * MIB
+    slice_run_s: float = 24 * 3600.0
+
+    # body and journal
+    body_turns: int = 200_000
+    body_poll_s: float = 0.1
+    suspend_grace_s: float = 1.0
+    refused_operations: int = 100
+    cancel_rounds: int = 5
+    body_call_s: float = 60.0
+    body_slow_poll_s: float = 1.0
+    recovery_wait_s: float = 300.0
+    release_retry_s: float = 60.0
+    release_delay_s: float = 1.0
+    logs_per_scope: int = 10_000
+    journal_entries: int = 20_000
+    journal_bytes: int = 64 * MIB
+    parked_bodies: int = 64
+    zombie_tasks: int = 1_000
+    fields_per_log: int = 20
+    log_chars: int = 4_000
+
+    # calls and posts
+    post_calls: int = 200
+    post_bytes: int = 1 * MIB
+    receipt_chunk: int = 1_000
+    read_bytes: int = 32 * MIB
+    call_gather_ms: float = 1.0
+    poll_first_ms: float = 1_000.0
+    poll_max_ms: float = 5_000.0
+    repost_after_ms: float = 10_000.0
+    repost_max_ms: float = 300_000.0
+    receipt_wait_ms: float = 300_000.0
+    reply_inline_bytes: int = 64 * KIB
+    inbox_pop: int = 64
+    inbox_block_s: float = 1.0
+    inbox_ttl_s: float = 3_600.0
+    inbox_messages: int = 10_000
+    reply_message_bytes: int = 1 * MIB
+
+    # lanes
+    coalesce_window_ms: float = 5.0
+    tool_calls_in_flight: int = 256
+    groups_per_lane: int = 8
+    groups: int = 256
+    takeover_batches: int = 100
+    orphan_scan: int = 10_000
+    stopped_runs: int = 10_000
+    unreleased_leases: int = 100_000
+    lane_wait_ms: float = 60_000.0
+    grace_wait_ms: float = 120_000.0
+    lane_retry_ms: float = 1_000.0
+    lease_ttl_s: float = 24 * 3600.0
+    batch_record_ttl_s: float = 24 * 3600.0
+
+    # commit
+    commit_retry_ms: float = 60_000.0
+    commit_gather: int = 1_000
+
+    # execution API
+    connect_timeout_ms: float = 10_000.0
+    tool_timeout_ms: float = 930_000.0
+    long_inference_timeout_ms: float = 900_000.0
+    body_stall_ms: float = 30_000.0
+    metadata_ttl_s: float = 600.0
+    control_attempts: int = 3
+    control_delays_ms: tuple[float, ...] = (100.0, 250.0)
+    transport_attempts: int = 3
+    retry_fallback_ms: float = 1_000.0
+    retry_after_max_ms: float = 900_000.0
+    rate_limited_total_ms: float = 900_000.0
+    in_progress_total_ms: float = 930_000.0
+    retry_wait_min_ms: float = 100.0
+    retry_wait_max_ms: float = 30_000.0
+    control_timeout_ms: float = 30_000.0
+    metadata_tools: int = 1_000
+    keepalive_s: float = 4.0
+    error_body_bytes: int = 64 * KIB
+    error_chars: int = 500
+    response_bytes: int = 64 * MIB
+
+    # values
+    value_depth: int = 500
+    receipt_output_bytes: int = 4 * MIB
+    cell_bytes: int = 1 * MIB
+    row_bytes: int = 8 * MIB
+    result_bytes: int = 16 * MIB
+    input_bytes: int = 1 * MIB
+    csv_field_bytes: int = 1 * MIB
+
+    # row writer
+    writer_rows: int = 2_000
+    writer_bytes: int = 8 * MIB
+    writer_buffer_bytes: int = 16 * MIB
+    writer_flush_ms: float = 100.0
+    writer_final_ms: float = 5.0
+    writer_retry_ms: float = 60_000.0
+    failures_kept: int = 25
+    active_rows_bytes: int = 64 * MIB
+
+    # stores
+    database_pool: int = 8
+    database_timeout_s: float = 30.0
+    database_attempts: int = 4
+    database_retry_s: float = 0.1
+    claims_in_doubt: int = 1_000
+    sweep_batch: int = 100
+    session_keep_s: float = 24 * 3600.0
+    wind_pages: int = 40
+    redis_timeout_s: float = 10.0
+    redis_connections: int = 32
+    redis_health_check_s: float = 10.0
+    redis_retries: int = 5
+    redis_backoff_s: float = 0.05
+    redis_backoff_max_s: float = 1.0
+
+    # local stack: supervisor and embedded servers
+    restart_first_s: float = 0.5
+    restart_max_s: float = 8.0
+    restart_deaths: int = 5
+    restart_window_s: float = 60.0
+    supervise_poll_s: float = 0.05
+    ready_poll_s: float = 0.02
+    worker_ready_s: float = 60.0
+    worker_stop_s: float = 35.0
+    server_ready_s: float = 30.0
+    server_stop_s: float = 10.0
+    orphan_stop_s: float = 2.0
+    orphan_server_stop_s: float = 4.0
+    initdb_s: float = 120.0
+    port_attempts: int = 3
+    data_folders: int = 16
+    data_folder_wait_s: float = 15.0
+    server_connections: int = 200
+    server_redis_databases: int = 64
+    output_tail_lines: int = 20
+    output_line_bytes: int = 64 * KIB
+    output_log_bytes: int = 32 * MIB
+
+    # client and command line
+    client_connect_s: float = 5.0
+    client_redis_s: float = 2.0
+    client_publish_retries: int = 1
+    client_database_attempts: int = 2
+    client_wait_s: float = 24 * 3600.0
+    cancel_wait_s: float = 10.0
+    watch_poll_s: float = 0.2
+    watch_line_s: float = 1.0
+    watch_stall_s: float = 60.0
+    watch_unreachable_s: float = 60.0
+
+    @property
+    def page_rows(self) -> int:
+        """Rows seeded and settled together."""
+        return self.slice_rows * self.slices_per_page
+
+
+DEFAULT_LIMITS = Limits()

@@ -1,0 +1,75 @@
+"""Keys: equal calls are one call, different calls never share a key."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.model.canonical_json import canonical
+from runtime.policy import identity
+
+
+def key(**changes: Any) -> str:
+    fields: dict[str, Any] = {
+        "org_id": "o",
+        "tool": "t",
+        "input": {"a": 1, "b": [1.5, "x"]},
+        "auth_scope": None,
+        "action_version": "1",
+        "response_revision": None,
+    }
+    return identity.receipt_key(**(fields | changes))
+
+
+def test_order_of_fields_does_not_matter() -> None:
+    assert key() == key(input={"b": [1.5, "x"], "a": 1})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"org_id": "p"},
+        {"tool": "u"},
+        {"input": {"a": 2, "b": [1.5, "x"]}},
+        {"auth_scope": "s"},
+        {"action_version": "2"},
+        {"response_revision": "r"},
+    ],
+)
+def test_every_part_counts(changes: dict[str, Any]) -> None:
+    assert key(**changes) != key()
+
+
+def test_64_bit_ids_stay_apart() -> None:
+    """rfc8785 refuses integers above 2^53 - 1; ids of that size are ordinary inputs."""
+    assert canonical(2**63) == b"9223372036854775808"
+    assert key(input={"id": 9007199254740993}) != key(input={"id": 9007199254740992})
+
+
+def test_the_provider_key_knows_no_revision() -> None:
+    arguments: dict[str, Any] = {
+        "org_id": "o",
+        "tool": "t",
+        "input": {},
+        "auth_scope": None,
+        "action_version": "1",
+    }
+    assert identity.item_idempotency_key(**arguments) == identity.item_idempotency_key(**arguments)
+
+
+def test_a_batch_key_depends_on_members_and_their_order() -> None:
+    def batch(*items: str) -> str:
+        return identity.batch_idempotency_key(operation="op", strategy="s", revision="1", item_keys=items)
+
+    assert batch("a", "b") == batch("a", "b")
+    assert len({batch("a", "b"), batch("b", "a"), batch("a"), batch("ab")}) == 4
+
+
+@given(st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=8), max_size=6))
+def test_canonical_is_independent_of_insertion_order(value: dict[str, Any]) -> None:
+    turned = dict(reversed(list(value.items())))
+    try:
+        assert canonical(value) == canonical(turned)
+    except (UnicodeEncodeError, TypeError):
+        assert any("\ud800" <= c <= "\udfff" for text in [*value, *map(str, value.values())] for c in text)
