@@ -1,0 +1,125 @@
+"""One row: columns in order, failures that stay in the row, and those that never do."""
+
+import json
+from typing import Any
+
+import pytest
+
+from runtime.engine.row_run import RowScope, run_row
+from runtime.engine.tool_calls import CallContext
+from runtime.errors import RunHaltedError, SliceLostError, ToolRejectedError
+from runtime.model.row import FinishedRow, InputRow, RowState
+from runtime.play import Column
+from runtime.policy.limits import Limits
+
+ROW = InputRow(position=7, row_key="k", input={"name": "acme", "n": 2})
+
+
+class Calls:
+    """Answers every call from a table; `cached` says whether receipts did."""
+
+    def __init__(self, cached: bool = False, error: Exception | None = None) -> None:
+        self.cached = cached
+        self.error = error
+
+    async def execute(self, context: CallContext, tool: str, input: Any) -> tuple[Any, bool]:
+        if self.error:
+            raise self.error
+        return f"{tool}:{input}", self.cached
+
+
+def scope(calls: Any) -> RowScope:
+    context = CallContext(org_id="o", run_id="r")
+    return RowScope(calls=calls, context=context, position=7, limits=Limits(), logs=[])
+
+
+class Ctx:
+    """The author's ctx, as far as a resolver here needs it."""
+
+    class tools:
+        @staticmethod
+        async def execute(*, id: str, tool: str, input: Any) -> Any:
+            from runtime.context.scope import current_scope
+
+            here = current_scope.get()
+            assert here is not None
+            return await here.tool(id=id, tool=tool, input=input)
+
+
+async def run(*columns: tuple[str, Any], calls: Any = None) -> FinishedRow:
+    return await run_row(ROW, [Column(*column) for column in columns], Ctx(), scope(calls or Calls()))
+
+
+def data(row: FinishedRow) -> Any:
+    return json.loads(row.data)
+
+
+def states(row: FinishedRow) -> dict[str, str]:
+    return {name: cell["state"] for name, cell in json.loads(row.cell_meta).items()}
+
+
+async def find(row: Any, ctx: Any) -> Any:
+    return await ctx.tools.execute(id="x", tool="find", input=row["name"])
+
+
+async def test_columns_see_the_earlier_ones() -> None:
+    row = await run(
+        ("found", find), ("twice", lambda row, ctx: row["n"] * 2), ("sum", lambda row, ctx: row["twice"] + 1)
+    )
+    assert row.state is RowState.COMPLETED
+    assert data(row) == {"name": "acme", "n": 2, "found": "find:acme", "twice": 4, "sum": 5}
+
+
+async def test_a_failure_keeps_what_was_done_and_marks_the_rest_not_run() -> None:
+    """B05: the row holds its error, its later column is not run."""
+    row = await run(("a", lambda row, ctx: 1), ("b", lambda row, ctx: 1 / 0), ("c", lambda row, ctx: 3))
+    assert row.state is RowState.FAILED
+    assert states(row) == {"a": "completed", "b": "failed", "c": "not_run"}
+    assert row.error is not None
+    error = json.loads(row.error)
+    assert (error["column"], error["message"]) == ("b", "ZeroDivisionError: division by zero")
+
+
+async def test_a_cell_made_of_receipts_alone_is_cached() -> None:
+    assert states(await run(("a", find), calls=Calls(cached=True))) == {"a": "cached"}
+    assert states(await run(("a", find), calls=Calls(cached=False))) == {"a": "completed"}
+
+
+async def test_a_tool_error_is_stored_with_its_code() -> None:
+    row = await run(
+        ("a", find), calls=Calls(error=ToolRejectedError("no such thing", tool="find", code="bad_item"))
+    )
+    assert json.loads(row.error or b"")["code"] == "bad_item"
+
+
+@pytest.mark.parametrize("fatal", [RunHaltedError("no credits"), SliceLostError("newer holder")])
+async def test_some_errors_are_never_isolated(fatal: Exception) -> None:
+    with pytest.raises(type(fatal)):
+        await run(("a", find), calls=Calls(error=fatal))
+
+
+@pytest.mark.parametrize(
+    ("value", "path"), [(float("nan"), "$.a"), ({"x": b"b"}, "$.a.x"), ("y" * (1024 * 1024 + 1), "$.a")]
+)
+async def test_a_value_that_cannot_be_stored_fails_its_cell(value: Any, path: str) -> None:
+    row = await run(("a", lambda row, ctx: value))
+    assert row.state is RowState.FAILED
+    assert json.loads(row.error or b"")["message"].startswith(f"{path}:")
+
+
+async def test_a_resolver_cannot_change_its_row() -> None:
+    def spoil(row: Any, ctx: Any) -> None:
+        row["name"] = "x"
+
+    row = await run(("a", spoil))
+    assert row.state is RowState.FAILED
+    assert data(row) == {"name": "acme", "n": 2}
+
+
+async def test_an_error_text_that_postgres_refuses_is_made_storable() -> None:
+    def hostile(row: Any, ctx: Any) -> None:
+        raise ValueError("nul \x00 and half \ud800")
+
+    row = await run(("a", hostile))
+    assert b"\\u0000" not in (row.error or b"")
+    assert json.loads(row.error or b"")["message"] == "ValueError: nul \\0 and half \\ud800"

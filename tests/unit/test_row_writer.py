@@ -1,0 +1,175 @@
+"""The row writer: bulk, bounded, a barrier, and honest about who lost what."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from runtime.engine.row_writer import RowWriter, SliceEnd
+from runtime.errors import ServiceUnreachableError, SliceLostError
+from runtime.faults import no_fault
+from runtime.model.call import Usage
+from runtime.model.dataset import DatasetFacts
+from runtime.model.row import FinishedRow, RowState
+from runtime.model.slice import SliceId, TakenSlice
+from runtime.policy.limits import Limits
+from runtime.ports import RowWrite, RowWriteAnswer
+from tests.waiting import wait_until_async as wait_until
+
+FACTS = DatasetFacts(
+    dataset_id=1,
+    run_id="run",
+    org_id="o",
+    play="p",
+    key="d",
+    namespace="d",
+    columns=("x",),
+    source_hash="h",
+    on_row_error="isolate",
+    options={},
+    write_version=1,
+)
+
+
+def taken(number: int = 0, fence: int = 1) -> TakenSlice:
+    return TakenSlice(id=SliceId(dataset_id=1, page=0, slice=number), fence=fence, facts=FACTS, rows=())
+
+
+def row(position: int, size: int = 2) -> FinishedRow:
+    return FinishedRow(
+        position=position, row_key=str(position), state=RowState.COMPLETED, data=b"x" * size, cell_meta=b""
+    )
+
+
+class Store:
+    """Remembers writes; answers that final slices are done, unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.writes: list[RowWrite] = []
+        self.failures = 0
+        self.lost: set[SliceId] = set()
+        self.ended: set[SliceId] = set()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def flush(self, write: RowWrite) -> RowWriteAnswer:
+        if self.failures:
+            self.failures -= 1
+            raise ServiceUnreachableError("no database")
+        self.writes.append(write)
+        await self.gate.wait()
+        done = {part.id for part in write.slices if part.final}
+        return RowWriteAnswer(done=frozenset(done), lost=frozenset(self.lost), ended=frozenset(self.ended))
+
+
+def writer(store: Any, usage: list[Usage] | None = None, **limits: Any) -> RowWriter:
+    counted = usage if usage is not None else []
+
+    def take() -> tuple[Usage, ...]:
+        out = tuple(counted)
+        counted.clear()
+        return out
+
+    return RowWriter(
+        store,
+        session_id="me",
+        limits=Limits(**({"writer_flush_ms": 5.0, "writer_final_ms": 1.0} | limits)),
+        fault=no_fault,
+        take_usage=take,
+        give_back_usage=counted.extend,
+    )
+
+
+async def test_rows_of_many_slices_go_in_one_write() -> None:
+    store = Store()
+    rows = writer(store)
+    ends = [rows.open(taken(number)) for number in range(5)]
+    for number in range(5):
+        for position in range(100):
+            await rows.add(taken(number).id, row(position))
+        rows.finish(taken(number).id, [])
+    assert await asyncio.gather(*ends) == [SliceEnd.DONE] * 5
+    assert [sum(len(part.rows) for part in write.slices) for write in store.writes] == [500]
+
+
+async def test_a_write_never_exceeds_its_rows_and_a_slice_is_final_with_its_last_row() -> None:
+    store = Store()
+    rows = writer(store, writer_rows=60)
+    end = rows.open(taken())
+    for position in range(100):
+        await rows.add(taken().id, row(position))
+    rows.finish(taken().id, [])
+    assert await end == SliceEnd.DONE
+    assert [[(len(part.rows), part.final) for part in write.slices] for write in store.writes] == [
+        [(60, False)],
+        [(40, True)],
+    ]
+
+
+async def test_what_finishes_during_a_flush_goes_with_the_next() -> None:
+    store = Store()
+    store.gate.clear()
+    rows = writer(store)
+    end = rows.open(taken())
+    await rows.add(taken().id, row(0))
+    await wait_until(lambda: len(store.writes) == 1)
+    for position in range(1, 50):
+        await rows.add(taken().id, row(position))
+    rows.finish(taken().id, [])
+    store.gate.set()
+    assert await end == SliceEnd.DONE
+    assert [len(write.slices[0].rows) for write in store.writes] == [1, 49]
+
+
+async def test_a_full_buffer_holds_back_its_rows() -> None:
+    store = Store()
+    store.gate.clear()
+    rows = writer(store, writer_buffer_bytes=1_000, writer_bytes=1_000)
+    rows.open(taken())
+    adding = asyncio.get_running_loop().create_task(add_many(rows, 20))
+    await wait_until(lambda: len(store.writes) == 1)
+    assert not adding.done()
+    store.gate.set()
+    await asyncio.wait_for(adding, 5)
+
+
+async def add_many(rows: RowWriter, count: int) -> None:
+    for position in range(count):
+        await rows.add(taken().id, row(position, size=200))
+
+
+async def test_a_transient_failure_is_retried_and_loses_nothing() -> None:
+    store, usage = Store(), [Usage(run_id="run", tool="t", cached=3)]
+    store.failures = 2
+    rows = writer(store, usage)
+    end = rows.open(taken())
+    await rows.add(taken().id, row(0))
+    rows.finish(taken().id, [])
+    assert await end == SliceEnd.DONE
+    assert [part.cached for part in store.writes[0].usage] == [3]
+
+
+async def test_a_lasting_failure_gives_the_slice_back_with_its_counts() -> None:
+    store, usage = Store(), [Usage(run_id="run", tool="t", cached=3)]
+    store.failures = 1_000
+    rows = writer(store, usage, writer_retry_ms=10.0)
+    end = rows.open(taken())
+    await rows.add(taken().id, row(0))
+    rows.finish(taken().id, [])
+    with pytest.raises(ServiceUnreachableError):
+        await end
+    assert [part.cached for part in usage] == [3]
+
+
+async def test_a_newer_fence_means_lost_and_an_ended_run_means_ended() -> None:
+    store = Store()
+    store.lost, store.ended = {taken(0).id}, {taken(1).id}
+    rows = writer(store)
+    lost, ended = rows.open(taken(0)), rows.open(taken(1))
+    await rows.add(taken(0).id, row(0))
+    await rows.add(taken(1).id, row(0))
+    with pytest.raises(SliceLostError):
+        await lost
+    assert await ended == SliceEnd.ENDED
+    with pytest.raises(SliceLostError):
+        await rows.add(taken(0).id, row(1))
