@@ -14,8 +14,8 @@ class Lane:
 
 
 LANES: tuple[Lane, ...] = (
-    Lane(provider="timezonefinder"),
-    Lane(provider="pycountry"),
+    Lane(provider="timezones"),
+    Lane(provider="countries"),
     Lane(provider="fakeprov"),
     Lane(provider=DEFAULT_LANE),
 )

@@ -36,30 +36,36 @@ def dumps(value: Any) -> bytes:
 
 def check(value: Any, *, path: str = "$", max_depth: int = 500) -> Any:
     """Walk `value` once; return it, or raise JsonValueError with the path of what can't be stored."""
-    if max_depth < 0:
-        raise JsonValueError(path, "nested too deeply")
+    try:
+        _walk(value, path, max_depth)
+    except RecursionError:
+        raise JsonValueError(path, "nested too deeply") from None
+    return value
+
+
+def _walk(value: Any, path: str, depth: int) -> None:
+    """One frame a level: 500 levels must fit below Python's own limit."""
     kind = type(value)
     if kind is str:
         _check_text(value, path)
     elif kind is float:
         _check_float(value, path)
-    elif kind is dict:
-        _check_object(value, path, max_depth)
-    elif kind is list or kind is tuple:
-        for position, item in enumerate(value):
+    elif kind is dict or kind is list or kind is tuple:
+        if depth <= 0:
+            raise JsonValueError(path, "nested too deeply")
+        for name, item in value.items() if kind is dict else enumerate(value):
+            if kind is dict:
+                _check_name(name, path)
             if type(item) is not int:
-                check(item, path=f"{path}[{position}]", max_depth=max_depth - 1)
+                _walk(item, f"{path}.{name}" if kind is dict else f"{path}[{name}]", depth - 1)
     elif kind is not int and kind is not bool and value is not None:
         _refuse(value, path)
-    return value
 
 
-def _check_object(value: dict[Any, Any], path: str, max_depth: int) -> None:
-    for key, item in value.items():
-        if type(key) is not str:
-            raise JsonValueError(path, f"a key is {type(key).__name__}, not text: {key!r:.80}")
-        _check_text(key, path)
-        check(item, path=f"{path}.{key}", max_depth=max_depth - 1)
+def _check_name(name: Any, path: str) -> None:
+    if type(name) is not str:
+        raise JsonValueError(path, f"a key is {type(name).__name__}, not text: {name!r:.80}")
+    _check_text(name, path)
 
 
 def _check_text(value: str, path: str) -> None:

@@ -168,10 +168,11 @@ class Limits:
     client_redis_s: float = 2.0
     client_publish_retries: int = 1
     client_database_attempts: int = 2
-    client_wait_s: float = 24 * 3600.0
+    client_sheet_rows: int = 1_000
     cancel_wait_s: float = 10.0
     watch_poll_s: float = 0.2
     watch_line_s: float = 1.0
+    watch_rate_window_s: float = 10.0
     watch_stall_s: float = 60.0
     watch_unreachable_s: float = 60.0
 

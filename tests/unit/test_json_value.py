@@ -79,6 +79,13 @@ def test_depth_is_bounded() -> None:
         json_value.dumps(value)
 
 
+def test_depth_up_to_the_limit_is_fine_in_dicts_too() -> None:
+    value: Any = 1.0
+    for _ in range(500):
+        value = {"a": value}
+    assert json_value.loads(json_value.dumps(json_value.check(value))) == value
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

@@ -1,0 +1,85 @@
+"""How the API misbehaves on demand, set through its control endpoint."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ForcedAnswer(_Strict):
+    """Answer the next `times` requests with this status instead."""
+
+    status: int = Field(ge=200, le=599)
+    times: NonNegativeInt = 1
+    retry_after: str | None = None
+    date: str | None = None
+    code: str | None = None
+    message: str = "forced by the control endpoint"
+    origin: str | None = None
+    location: str | None = None
+    body: str | None = None  # sent as it is, in place of an error object
+    marked: bool = True  # carries the API's own request id header
+    after_work: bool = False  # the work is done and charged first
+
+
+class BrokenBody(_Strict):
+    """Break the body of the next `times` good replies after so many bytes."""
+
+    after_bytes: NonNegativeInt = 0
+    times: NonNegativeInt = 1
+
+
+class Misbehaviour(_Strict):
+    latency_ms: NonNegativeFloat = 0
+    operations: list[str] = ["echo", "echo_batch"]  # those that misbehave; latency is for all
+    answer: ForcedAnswer | None = None
+    bad_item: str | None = None  # any request that holds it is refused with 400
+    item_error: str | None = None  # this item alone fails
+    item_error_retryable: bool = False
+    shuffle: bool = False
+    drop_item: str | None = None
+    duplicate_item: str | None = None
+    stranger: bool = False
+    stall: BrokenBody | None = None
+    cut: BrokenBody | None = None
+    reply_text: str | None = None  # a good reply's body, verbatim
+    metadata: dict[str, dict[str, Any]] = {}  # tool -> changed fields of its metadata
+    metadata_status: int | None = None
+    metadata_status_times: NonNegativeInt = 0
+
+    def merged(self, changes: dict[str, Any]) -> "Misbehaviour":
+        """A copy with `changes` made; ValidationError names what is wrong."""
+        return Misbehaviour.model_validate(self.model_dump() | changes)
+
+    def applies(self, operation: str) -> bool:
+        return operation in self.operations
+
+    def take_answer(self, operation: str, *, after_work: bool) -> ForcedAnswer | None:
+        """The forced answer due now, used up by one."""
+        answer = self.answer
+        if (
+            answer is None
+            or answer.times < 1
+            or answer.after_work is not after_work
+            or not self.applies(operation)
+        ):
+            return None
+        answer.times -= 1
+        return answer
+
+    def take_broken(self, operation: str) -> tuple[str, int] | None:
+        """("stall" or "cut", after so many bytes) due now, used up by one."""
+        for kind, broken in (("stall", self.stall), ("cut", self.cut)):
+            if broken is not None and broken.times > 0 and self.applies(operation):
+                broken.times -= 1
+                return kind, broken.after_bytes
+        return None
+
+    def take_metadata_status(self) -> int | None:
+        if self.metadata_status is None or self.metadata_status_times < 1:
+            return None
+        self.metadata_status_times -= 1
+        return self.metadata_status

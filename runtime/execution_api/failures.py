@@ -1,0 +1,147 @@
+"""Turns what httpx raises and what the API refuses into failure classes. Pure but for the types it reads."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import httpx
+
+from runtime.execution_api import wire
+from runtime.model.failure import Failure, FailureClass
+from runtime.policy.limits import Limits
+from runtime.policy.retry_after import RetryAfter, retry_after
+
+_BEFORE_DISPATCH: tuple[type[Exception], ...] = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.UnsupportedProtocol,
+    httpx.ProxyError,
+    httpx.InvalidURL,
+    httpx.LocalProtocolError,
+)
+_BY_STATUS = {
+    400: FailureClass.BAD_REQUEST,
+    401: FailureClass.AUTH,
+    403: FailureClass.AUTH,
+    404: FailureClass.NOT_FOUND,
+    408: FailureClass.TRANSIENT,
+    413: FailureClass.BAD_REQUEST,
+    422: FailureClass.BAD_REQUEST,
+    425: FailureClass.TRANSIENT,
+    429: FailureClass.RATE_LIMITED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiError:
+    """The error object of a refused request, as far as it could be read."""
+
+    code: str | None = None
+    message: str | None = None
+    origin: str | None = None
+
+
+def api_error(data: bytes, limits: Limits) -> ApiError:
+    """Read an error body of any shape; what can't be read is left out."""
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        return ApiError()
+    return api_error_of(body, limits)
+
+
+def api_error_of(body: Any, limits: Limits) -> ApiError:
+    error = body.get("error", body) if isinstance(body, dict) else body
+    if isinstance(error, str):
+        return ApiError(message=_text(error, limits))
+    if not isinstance(error, dict):
+        return ApiError()
+    return ApiError(
+        code=_text(error.get("code"), limits),
+        message=_text(error.get("message"), limits),
+        origin=_text(error.get("failure_origin", error.get("origin")), limits),
+    )
+
+
+def classify(status: int, error: ApiError, *, marked: bool) -> FailureClass:
+    """The class of a refused request. `marked`: the reply carries the API's own request id header."""
+    if error.code in wire.IN_PROGRESS_CODES:
+        return FailureClass.IN_PROGRESS
+    if status == 402:
+        of_provider = error.origin == "provider"
+        return FailureClass.PROVIDER_UNAVAILABLE if of_provider else FailureClass.CREDITS_EXHAUSTED
+    if status == 502 and not marked:
+        return FailureClass.GATEWAY_502
+    if status >= 500:
+        return FailureClass.TRANSIENT
+    return _BY_STATUS.get(status, FailureClass.REJECTED)
+
+
+def refused(
+    operation: str, status: int, headers: Mapping[str, str], error: ApiError, *, now: datetime, limits: Limits
+) -> Failure:
+    """The failure of a reply that is not a success."""
+    wait = asked_wait(headers, now, limits)
+    code = error.code or headers.get(wire.ERROR_CODE) or f"http_{status}"
+    request_id = headers.get(wire.REQUEST_ID, "")
+    kind = classify(status, ApiError(code=code, origin=error.origin), marked=bool(request_id))
+    said = f": {error.message}" if error.message else ""
+    where = f" to {_host(headers)} (redirects are refused)" if 300 <= status < 400 else ""
+    return Failure(
+        failure_class=kind,
+        operation=operation,
+        message=f"{operation} answered HTTP {status}{where}{said}",
+        code=code,
+        status=status,
+        retry_after_ms=None if wait is None else wait.wait_ms,
+        retry_after_capped=wait is not None and wait.capped,
+        request_id=request_id,
+    )
+
+
+def asked_wait(headers: Mapping[str, str], now: datetime, limits: Limits) -> RetryAfter | None:
+    return retry_after(
+        headers.get(wire.RETRY_AFTER),
+        reply_date=headers.get(wire.DATE),
+        now=now,
+        max_ms=limits.retry_after_max_ms,
+    )
+
+
+def transport_class(error: Exception) -> FailureClass:
+    """Whether a transport error came before any byte of the request left, or leaves its fate open."""
+    return (
+        FailureClass.TRANSPORT_BEFORE_DISPATCH
+        if isinstance(error, _BEFORE_DISPATCH)
+        else FailureClass.AMBIGUOUS
+    )
+
+
+def plain(
+    operation: str, kind: FailureClass, what: str, *, code: str | None = None, status: int | None = None
+) -> Failure:
+    """A failure that no error body describes."""
+    return Failure(
+        failure_class=kind,
+        operation=operation,
+        message=f"{operation}: {what}",
+        code=code or kind.value,
+        status=status,
+    )
+
+
+def _text(value: Any, limits: Limits) -> str | None:
+    if not isinstance(value, str) or not value.strip():
+        return None
+    clean = value.replace("\x00", " ").encode("utf-8", "replace").decode()
+    return clean[: limits.error_chars]
+
+
+def _host(headers: Mapping[str, str]) -> str:
+    try:
+        return httpx.URL(headers.get("location", "")).host or "no host"
+    except httpx.InvalidURL:
+        return "an unreadable address"

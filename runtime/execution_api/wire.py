@@ -1,0 +1,133 @@
+"""Names and shapes on the execution API's wire; the one place that spells them."""
+
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+
+# paths
+HEALTH_PATH = "/healthz"
+CONTROL_PATH = "/api/v2/plays/runtime"
+
+# request headers
+AUTHORIZATION = "authorization"
+REQUEST_ID = "x-deepline-request-id"
+IDEMPOTENCY_KEY = "x-deepline-idempotency-key"
+RESPONSE_CONTRACT = "x-deepline-execute-response-contract"
+RESPONSE_INTENT = "x-deepline-execute-response-intent"
+INCLUDE_TOOL_METADATA = "x-deepline-include-tool-metadata"
+TEST_FAULT = "x-deepline-test-fault"
+TOOL_ERROR_SCHEMA = "x-deepline-tool-error-schema"
+OPERATION_ID = "x-deepline-operation-id"
+OPERATION_ATTEMPT = "x-deepline-operation-attempt"
+
+# reply headers
+ERROR_CODE = "x-deepline-error-code"
+INVOCATION_FENCE = "x-deepline-durable-invocation-fence"
+RETRY_AFTER = "retry-after"
+DATE = "date"
+
+RAW_V2 = "raw-v2"
+LEGACY = "legacy"
+INTENT_DATASET = "dataset"
+ERROR_SCHEMA_VERSION = "1"
+FENCE_VERSION = "v1"
+
+# error codes
+IN_PROGRESS_CODES = frozenset({"invocation_in_progress", "gateway_invocation_in_progress"})
+BODY_UNREADABLE_402 = "HTTP_402_BODY_UNREADABLE"
+FAILED_STATUSES = frozenset({"failed", "error"})
+
+
+def execute_path(operation: str) -> str:
+    return f"/api/v2/integrations/{quote(operation, safe='')}/execute"
+
+
+def fenced_execute_path(operation: str) -> str:
+    return f"{execute_path(operation)}-fenced-v1"
+
+
+def metadata_path(tool: str) -> str:
+    return f"/api/v2/plays/runtime-tools/{quote(tool, safe='')}"
+
+
+def auth_scope_path(tool: str) -> str:
+    return f"{metadata_path(tool)}/auth-scope"
+
+
+def event_wait_path(tool: str) -> str:
+    return f"{metadata_path(tool)}/event-wait"
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Milliseconds = Annotated[float, Field(gt=0, le=86_400_000)]
+
+
+class ToolResponse(_Wire):
+    raw: Any = None
+    raw_v2: Any = Field(default=None, alias="rawV2")
+    view: Literal["data", "rawV2"] = "rawV2"
+    meta: dict[str, Any] = Field(default_factory=dict)
+    response_meta: dict[str, Any] = Field(default_factory=dict)
+
+
+class Billing(_Wire):
+    credits: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+class ExecuteEnvelope(_Wire):
+    """Body of a 2xx execute reply."""
+
+    status: Name
+    tool_response: ToolResponse | None = None
+    result: Any = None
+    meta: dict[str, Any] = Field(default_factory=dict)
+    billing: Billing = Field(default_factory=Billing)
+    error: Any = None
+
+
+class QueueHint(_Wire):
+    provider: Name | None = None
+    limit: float = Field(gt=0, allow_inf_nan=False)
+    per_ms: Milliseconds
+    counts: Literal["requests", "items"] = "requests"
+    burst: float = Field(default=0, ge=0, allow_inf_nan=False)
+
+
+class RetryHint(_Wire):
+    retry_safe_transient_http: bool = False
+    requires_execution_fence: bool = False
+
+
+class BatchHint(_Wire):
+    operation: Name
+    max_batch_size: int = Field(ge=1, le=10_000)
+    items_field: Name = "items"
+    input_key: Name | None = "key"
+    reply_items_field: Name = "items"
+    bucket_fields: tuple[Name, ...] = ()
+    strategy: Name = "keyed"
+    revision: Name = "1"
+
+
+class RuntimeTool(_Wire):
+    """Body of a metadata reply."""
+
+    provider: Name
+    operation: Name | None = None
+    action_cache_version: Name = "1"
+    action_cache_read_versions: tuple[Name, ...] = ()
+    response_revision: Name | None = None
+    timeout_ms: Milliseconds | None = None
+    credits_per_item: float = Field(default=0, ge=0, allow_inf_nan=False)
+    queue_hints: tuple[QueueHint, ...] = ()
+    retry: RetryHint = Field(default_factory=RetryHint)
+    batch: BatchHint | None = None
+    normalise: dict[str, tuple[Literal["trim", "lower", "strip_trailing_dot"], ...]] = Field(
+        default_factory=dict
+    )
