@@ -1,4 +1,7 @@
-"""One frozen settings tree, read once per process from `PLAYLANE_*` variables (and `.env` if present)."""
+"""One frozen settings tree, read once per process from `PLAYLANE_*` variables.
+
+What they don't say is read from the file of a running `make up`, then from `.env`.
+"""
 
 from typing import Annotated, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -10,7 +13,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 class Settings(BaseSettings):
     """What an operator sets. Limits override values of the policy module, e.g. PLAYLANE_LIMITS='{"slice_rows": 50}'."""
 
-    model_config = SettingsConfigDict(env_prefix="PLAYLANE_", frozen=True, env_file=".env", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="PLAYLANE_", frozen=True, env_file=(".playlane/up/stack.env", ".env"), extra="ignore"
+    )
 
     database_url: SecretStr = Field(description="postgresql://user:password@host:port/name")
     redis_url: SecretStr = Field(

@@ -6,6 +6,7 @@ ServiceUnreachableError after the adapter's own bounded retries.
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -109,6 +110,10 @@ class RunStore(Protocol):
         """Cancel in one transaction whoever holds it; the state now, None if unknown."""
         ...
 
+    async def fail(self, run_id: str, error: dict[str, Any]) -> bool:
+        """End it as failed from outside its body (its rows met what no process can go on from)."""
+        ...
+
     async def release(self, run_id: str, attempt: int) -> None:
         """Give a held run back unfinished (shutdown): it is due for a resume at once."""
         ...
@@ -185,6 +190,14 @@ class SettlingStore(Protocol):
         ...
 
     async def resolve_timers(self) -> None: ...
+
+    async def run_of(self, dataset_id: int) -> str | None:
+        """The run that a dataset belongs to."""
+        ...
+
+    def sweep_turn(self, name: str) -> AbstractAsyncContextManager[bool]:
+        """False if another process sweeps this just now; tried, never waited for."""
+        ...
 
 
 class SliceStore(Protocol):
@@ -263,7 +276,7 @@ class LeaseStore(Protocol):
         """The session ends: its heartbeat key goes, so its leases are dead."""
         ...
 
-    async def claim(self, session_id: str, keys: Sequence[str], floors: Mapping[str, int]) -> list[Claim]:
+    async def claim(self, session_id: str, receipt_keys: Sequence[str], floors: Mapping[str, int]) -> list[Claim]:
         """One script for all keys, aligned. fence = max(Redis time in us, last + 1, floor)."""
         ...
 
@@ -286,7 +299,7 @@ class LeaseStore(Protocol):
         """Ids of recorded batches whose session is dead."""
         ...
 
-    async def alive(self, keys: Sequence[str]) -> set[str]:
+    async def alive(self, receipt_keys: Sequence[str]) -> set[str]:
         """Those keys that some live session leases."""
         ...
 

@@ -44,10 +44,10 @@ class JournalEntry:
 
 
 def completed(value: Any, *, at_ms: int) -> OutcomeJson:
-    """The journal's form of a success; `at_ms` is what the body's clock shows from then on."""
+    """A success as a boundary and the journal keep it; `at_ms` is its moment."""
     return {"ok": value, "at_ms": at_ms}
 
 
 def failed(error: dict[str, Any], *, at_ms: int) -> OutcomeJson:
-    """The journal's form of a failure; `error` is its typed payload."""
+    """A failure as a boundary and the journal keep it; `error` is its typed payload."""
     return {"error": error, "at_ms": at_ms}

@@ -48,8 +48,8 @@ class World:
             raise ServiceUnreachableError("no database")
         return {key: self.stored[key] for key in keys if key in self.stored}
 
-    async def alive(self, keys: Sequence[str]) -> set[str]:
-        return self.leased & set(keys)
+    async def alive(self, receipt_keys: Sequence[str]) -> set[str]:
+        return self.leased & set(receipt_keys)
 
     async def pop(self, session_id: str, timeout_s: float) -> list[Answer]:
         if self.broken:

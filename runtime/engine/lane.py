@@ -1,0 +1,233 @@
+"""The lane engine of one process: posts in, paced batches out, outcomes committed, answers pushed."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from runtime.engine.lane_admission import Admission
+from runtime.engine.lane_batch import BatchFlow
+from runtime.engine.lane_book import Accepted, Item, LaneBook
+from runtime.engine.lane_commit import Committer
+from runtime.engine.lane_flight import Flight, Slot
+from runtime.engine.lane_parts import LaneParts
+from runtime.engine.lane_spec import BatchSpec, SpecKey, spec_key
+from runtime.engine.lane_takeover import Takeover
+from runtime.errors import ServiceUnreachableError
+from runtime.model.call import Post
+from runtime.model.lease import BatchRecord, Lease
+from runtime.policy.coalescing import BucketKey, Coalescer
+from runtime.ports import Timer
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneSnapshot:
+    """What a lane process does now, and has done. `calls / capacity` is how full its batches were."""
+
+    queued: int
+    held: int
+    on_the_wire: int
+    batches: int
+    calls: int
+    capacity: int
+    uncommitted: int
+    prevented: int
+    commits_work: bool
+
+
+class LaneEngine:
+    """Belongs to one session and one loop; made inside the loop. A new session needs a new engine."""
+
+    def __init__(self, parts: LaneParts) -> None:
+        self._parts = parts
+        self._book = LaneBook(parts)
+        self._committer = Committer(parts)
+        self._flow = BatchFlow(parts, self._book, self._committer)
+        self._takeover = Takeover(parts, self._book, self._flow, self._spawn)
+        self._admission = Admission(
+            parts, self._book, self._committer, enqueue=self._enqueue, adopt=self._takeover.start
+        )
+        self._coalescer: Coalescer[Item] = Coalescer(parts.limits.coalesce_window_ms)
+        self._specs: dict[BucketKey, BatchSpec] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._in_line: set[asyncio.Task[None]] = set()  # tasks that wait for a ticket
+        self._backlog: dict[str, int] = {}
+        self._timer: Timer | None = None
+
+    async def accept(self, post: Post) -> Accepted:
+        """Admit a post: returns when each call is answered, queued or left; the result tells when all are done."""
+        accepted = Accepted(post.post_id, len(post.calls))
+        lane = post.lane
+        self._backlog[lane] = self._backlog.get(lane, 0) + accepted.calls
+        accepted.when_done(lambda: self._left(lane, accepted.calls))
+        await self._admission.admit(post, accepted)
+        return accepted
+
+    def backlog(self, lane: str) -> int:
+        """Calls of `lane` that are in this process, counted by post; to compare with the high-water mark."""
+        return self._backlog.get(lane, 0)
+
+    def held(self) -> tuple[list[Lease], list[BatchRecord]]:
+        """What a renewal must put back if Redis lost it."""
+        return self._book.held()
+
+    async def sweep(self) -> None:
+        """Look for batches of dead sessions, calls of ended runs, and what a store's absence left undone."""
+        try:
+            await self._book.release_again()
+            await self._flow.store_again()
+            await self._drop_ended()
+            if not self._admission.is_closed:
+                await self._takeover.sweep()
+        except ServiceUnreachableError as error:
+            log.warning("lane sweep put off", action="lane.sweep", error=str(error))
+
+    async def drain(self, grace_s: float) -> None:
+        """Nothing new; queued calls are given back; what is on the wire is finished within the grace, or left."""
+        self._admission.is_closed = True
+        self._stop_lines()
+        await self._book.give_back(self._coalescer.remove(lambda _item: True))
+        if self._tasks:
+            _done, late = await asyncio.wait(self._tasks, timeout=grace_s)
+            if late:
+                log.warning("batches left to takeover", action="lane.drain", batches=len(late))
+            await self._cancel(late)
+
+    def session_lost(self) -> None:
+        """This session's leases may be others' now: send nothing more; what is on the wire is committed, fenced."""
+        self._admission.is_closed = True
+        self._flow.is_stopped = True
+        self._stop_lines()
+        self._book.leave(self._coalescer.remove(lambda _item: True))
+
+    def snapshot(self) -> LaneSnapshot:
+        return LaneSnapshot(
+            queued=len(self._coalescer),
+            held=len(self._book.items),
+            on_the_wire=len(self._book.batches),
+            batches=self._flow.batches,
+            calls=self._flow.calls,
+            capacity=self._flow.capacity,
+            uncommitted=sum(len(receipts) for _flight, receipts in self._flow.uncommitted),
+            prevented=self._book.prevented,
+            commits_work=self._committer.is_open,
+        )
+
+    # ---- from the queue to the wire
+
+    def _enqueue(self, items: Sequence[Item], lane: str, specs: dict[SpecKey, BatchSpec]) -> None:
+        groups: dict[tuple[str, str, str | None, str], list[Item]] = {}
+        for item in items:
+            call = item.call
+            spec = specs[spec_key(call)]
+            group = (call.org_id, call.tool, call.integration_mode, spec.strategy.bucket(call.input))
+            groups.setdefault(group, []).append(item)
+        now_ms = self._parts.clock.now_ms()
+        for together in groups.values():
+            first = together[0].call
+            spec = specs[spec_key(first)]
+            bucket = spec.bucket(first, lane, self._parts.origin)
+            self._specs[bucket] = spec
+            pairs = [(item.call.run_id, item) for item in together]
+            self._coalescer.add(bucket, spec.strategy.max_batch_size, pairs, now_ms)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Put ready buckets in line for tickets; wake up when the next window ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now_ms = self._parts.clock.now_ms()
+        for bucket in self._coalescer.tickets_wanted(now_ms):
+            task = self._spawn(self._carry(bucket, self._specs[bucket]))
+            self._in_line.add(task)
+        ends_ms = self._coalescer.next_window_end()
+        if ends_ms is not None:
+            self._timer = self._parts.clock.call_later(max(0.0, ends_ms - now_ms), self._pump)
+
+    async def _carry(self, bucket: BucketKey, spec: BatchSpec) -> None:
+        """One ticket: wait for it, take what the bucket holds then, send it."""
+        slot = Slot(self._parts, bucket.lane, bucket.org_id)
+        try:
+            try:
+                await slot.take(
+                    min(self._coalescer.waiting(bucket), self._specs[bucket].strategy.max_batch_size)
+                )
+                await self._committer.wait_open()
+            except BaseException:
+                self._coalescer.give_back_ticket(bucket)
+                raise
+            finally:
+                self._leave_line()
+            spec = self._specs.get(bucket, spec)
+            items = await self._payable(self._coalescer.take(bucket))
+            if not self._coalescer.waiting(bucket):
+                self._specs.pop(bucket, None)
+            self._pump()
+            if items:
+                await self._flow.fly(Flight(slot=slot, lane=bucket.lane, spec=spec, items=items))
+        finally:
+            slot.free()
+
+    async def _payable(self, items: list[Item]) -> list[Item]:
+        """Without the calls that only stopped runs wait for."""
+        stopped = self._book.stopped_runs
+        if not stopped:
+            return items
+        refused = [item for item in items if all(waiter.run_id in stopped for waiter in item.waiters)]
+        self._book.prevented += len(refused)
+        for item in refused:
+            await self._book.fail([item], stopped[item.waiters[0].run_id])
+        return [item for item in items if item.waiters]
+
+    async def _drop_ended(self) -> None:
+        """Give back queued calls that no live run waits for."""
+        if self._parts.runs is None or not len(self._coalescer):
+            return
+        run_ids = {waiter.run_id for item in self._book.items.values() for waiter in item.waiters}
+        ended = await self._parts.runs.ended(sorted(run_ids))
+        if ended:
+            gone = self._coalescer.remove(lambda item: all(w.run_id in ended for w in item.waiters))
+            await self._book.give_back(gone)
+
+    # ---- tasks
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._in_line.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("lane task failed", action="lane.task", exc_info=task.exception())
+
+    def _leave_line(self) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._in_line.discard(task)
+
+    def _stop_lines(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for task in list(self._in_line):
+            task.cancel()
+
+    async def _cancel(self, tasks: "set[asyncio.Task[None]]") -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _left(self, lane: str, calls: int) -> None:
+        left = self._backlog.get(lane, 0) - calls
+        if left > 0:
+            self._backlog[lane] = left
+        else:
+            self._backlog.pop(lane, None)

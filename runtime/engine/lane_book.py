@@ -1,0 +1,221 @@
+"""What a lane process holds: the items it works for, who waits for each, and the batches it recorded."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+
+from runtime.engine.lane_parts import LaneParts
+from runtime.errors import ServiceUnreachableError
+from runtime.model.call import Answer, AnswerState, Call
+from runtime.model.lease import BatchRecord, Lease
+from runtime.model.receipt import Receipt, ReceiptState
+
+log = structlog.get_logger()
+
+_STATES = {
+    ReceiptState.COMPLETED: AnswerState.COMPLETED,
+    ReceiptState.FAILED: AnswerState.FAILED,
+    ReceiptState.UNKNOWN: AnswerState.UNKNOWN,
+    ReceiptState.DISPATCHED: AnswerState.UNKNOWN,
+}
+
+Outgoing = defaultdict[str, list[Answer]]
+
+
+def outgoing() -> Outgoing:
+    """Answers by inbox."""
+    return defaultdict(list)
+
+
+class Accepted:
+    """A post in a lane; `wait` returns when none of its calls is left here."""
+
+    def __init__(self, post_id: str, calls: int) -> None:
+        self.post_id = post_id
+        self.calls = calls
+        self._open = calls
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.settle(0)
+
+    @property
+    def is_done(self) -> bool:
+        return self._done.done()
+
+    async def wait(self) -> None:
+        await asyncio.shield(self._done)
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back on the loop when all calls are answered or left to others."""
+        self._done.add_done_callback(lambda _done: callback())
+
+    def settle(self, calls: int = 1) -> None:
+        self._open -= calls
+        if self._open <= 0 and not self._done.done():
+            self._done.set_result(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Somebody who waits for an item: an inbox on behalf of a run, counted in a post (none after a takeover)."""
+
+    inbox: str
+    run_id: str
+    post: Accepted | None
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """One key that this process works for; equal calls are one item."""
+
+    call: Call
+    fence: int = 0
+    waiters: list[Waiter] = field(default_factory=list)
+
+    @property
+    def lease(self) -> Lease:
+        return Lease(key=self.call.key, fence=self.fence)
+
+
+class LaneBook:
+    """Items by key. Answering an item takes it out; an item taken out is in nobody's way."""
+
+    def __init__(self, parts: LaneParts) -> None:
+        self._parts = parts
+        self.items: dict[str, Item] = {}
+        self.batches: dict[str, BatchRecord] = {}
+        self.kept: dict[str, Lease] = {}  # of outcomes that couldn't be committed yet
+        self.stopped_runs: dict[str, dict[str, Any]] = {}  # run -> error of every further call
+        self.prevented = 0
+        self._unreleased: list[Lease] = []
+
+    def join(self, calls: Iterable[Call], post: Accepted) -> list[Item]:
+        """Let every call wait for its item; returns the items that are new."""
+        fresh: list[Item] = []
+        for call in calls:
+            item = self.items.get(call.key)
+            if item is None:
+                item = self.items[call.key] = Item(call=call)
+                fresh.append(item)
+            item.waiters.append(Waiter(call.inbox, call.run_id, post))
+        return fresh
+
+    def held(self) -> tuple[list[Lease], list[BatchRecord]]:
+        """Everything to be put back if Redis loses it."""
+        leases = [item.lease for item in self.items.values() if item.fence]
+        return [*leases, *self.kept.values()], list(self.batches.values())
+
+    def answer(self, item: Item, answer: Answer, out: Outgoing) -> None:
+        """Answer all who wait; the item leaves."""
+        self._drop(item)
+        told: set[str] = set()
+        for waiter in item.waiters:
+            if waiter.inbox not in told:
+                told.add(waiter.inbox)
+                out[waiter.inbox].append(answer)
+            if waiter.post is not None:
+                waiter.post.settle()
+        item.waiters.clear()
+
+    def answer_by_receipt(self, item: Item, receipt: Receipt, out: Outgoing) -> bool:
+        """Answer those whom a stored receipt serves; True if nobody is left waiting."""
+        left = [waiter for waiter in item.waiters if not receipt.answers(waiter.run_id)]
+        served = Item(
+            call=item.call, waiters=[waiter for waiter in item.waiters if receipt.answers(waiter.run_id)]
+        )
+        if served.waiters:
+            self.answer(served, answer_of(receipt, cached=True), out)
+        item.waiters = left
+        if not left:
+            self._drop(item)
+        return not left
+
+    def leave(self, items: Iterable[Item]) -> None:
+        """Others own these: no answer, their callers poll."""
+        for item in items:
+            self._drop(item)
+            for waiter in item.waiters:
+                if waiter.post is not None:
+                    waiter.post.settle()
+            item.waiters.clear()
+
+    async def give_back(self, items: Sequence[Item]) -> None:
+        """Release the leases of calls that were not sent, and ask their callers to post again."""
+        out = outgoing()
+        leases = [item.lease for item in items if item.fence]
+        for item in items:
+            self.answer(item, Answer(key=item.call.key, state=AnswerState.RETURNED), out)
+        await self.release(leases)
+        await self.push(out)
+
+    async def fail(self, items: Sequence[Item], error: dict[str, Any]) -> None:
+        """Refuse calls before they are sent: nothing is stored, leases are freed."""
+        out = outgoing()
+        leases = [item.lease for item in items if item.fence]
+        for item in items:
+            payload = {"tool": item.call.tool, **error}
+            self.answer(item, Answer(key=item.call.key, state=AnswerState.FAILED, error=payload), out)
+        await self.release(leases)
+        await self.push(out)
+
+    async def push(self, out: Outgoing) -> None:
+        """Best effort: who isn't told finds the receipt by polling."""
+        if not out:
+            return
+        try:
+            await self._parts.inbox.push(out)
+        except ServiceUnreachableError as error:
+            log.warning("answers not pushed", action="lane.push", inboxes=len(out), error=str(error))
+
+    async def release(self, leases: Sequence[Lease], batch_id: str | None = None) -> None:
+        """Free leases and drop the record; what can't be freed now is freed by a sweep."""
+        record = self.batches.pop(batch_id, None) if batch_id else None
+        if not leases and batch_id is None:
+            return
+        try:
+            await self._parts.leases.release(self._parts.session_id, leases, batch_id)
+        except ServiceUnreachableError as error:
+            log.warning("leases not released", action="lane.release", leases=len(leases), error=str(error))
+            if record is not None:
+                self.batches[record.batch_id] = record
+            self._unreleased = [*self._unreleased, *leases][-self._parts.limits.unreleased_leases :]
+
+    async def release_again(self) -> None:
+        """Free what an unreachable Redis kept, and records that no item of ours needs."""
+        leases, self._unreleased = self._unreleased, []
+        leases = [lease for lease in leases if lease.key not in self.items and lease.key not in self.kept]
+        await self.release(leases)
+        for record in list(self.batches.values()):
+            keys = [member["key"] for member in record.members]
+            if not any(key in self.items or key in self.kept for key in keys):
+                await self.release([], record.batch_id)
+
+    def stop_runs(self, run_ids: Iterable[str], error: dict[str, Any]) -> None:
+        """No further call of these runs is made; the oldest are forgotten beyond the bound."""
+        for run_id in run_ids:
+            self.stopped_runs.setdefault(run_id, error)
+        for run_id in list(self.stopped_runs)[: -self._parts.limits.stopped_runs]:
+            del self.stopped_runs[run_id]
+
+    def _drop(self, item: Item) -> None:
+        if self.items.get(item.call.key) is item:
+            del self.items[item.call.key]
+
+
+def answer_of(receipt: Receipt, *, cached: bool) -> Answer:
+    """A receipt as the answer to a caller."""
+    return Answer(
+        key=receipt.key,
+        state=_STATES[receipt.state],
+        output=receipt.output,
+        error=receipt.error,
+        cached=cached,
+    )
+
+
+def with_fences(record: BatchRecord, items: Sequence[Item]) -> BatchRecord:
+    """The record under the items' present fences."""
+    return replace(record, fences=tuple(item.fence for item in items))

@@ -1,0 +1,144 @@
+"""Commits outcomes: what finishes together goes in one statement; a failed one is read back and tried again."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from runtime.engine.lane_parts import LaneParts
+from runtime.errors import PersistenceLostError, ServiceUnreachableError
+from runtime.model.call import Usage
+from runtime.model.receipt import Receipt
+
+log = structlog.get_logger()
+
+Stored = dict[str, Receipt]
+
+
+@dataclass(slots=True, eq=False)
+class Outcomes:
+    """One batch's receipts and what it used, to be stored together."""
+
+    receipts: Sequence[Receipt]
+    usage: Sequence[Usage]
+    stored: "asyncio.Future[Stored]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class Committer:
+    """One statement at a time. While it struggles the lane admits nothing."""
+
+    def __init__(self, parts: LaneParts) -> None:
+        self._parts = parts
+        self._waiting: deque[Outcomes] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._open = asyncio.Event()
+        self._open.set()
+
+    async def wait_open(self) -> None:
+        """Wait while a commit is being retried; bounded by the retry's own bound."""
+        await self._open.wait()
+
+    @property
+    def is_open(self) -> bool:
+        return self._open.is_set()
+
+    async def commit(self, receipts: Sequence[Receipt], usage: Sequence[Usage]) -> Stored:
+        """What is stored for every key now. Raises PersistenceLostError after `commit_retry_ms`."""
+        outcomes = Outcomes(receipts=receipts, usage=usage)
+        self._waiting.append(outcomes)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        return await outcomes.stored
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._commit_together(self._next())
+        finally:
+            self._task = None
+
+    def _next(self) -> list[Outcomes]:
+        group = [self._waiting.popleft()]
+        size = len(group[0].receipts)
+        while self._waiting and size + len(self._waiting[0].receipts) <= self._parts.limits.commit_gather:
+            size += len(self._waiting[0].receipts)
+            group.append(self._waiting.popleft())
+        return group
+
+    async def _commit_together(self, group: list[Outcomes]) -> None:
+        """A statement that the store refuses for one batch's sake must not fail the others'."""
+        try:
+            stored = await self._persist(group)
+        except Exception as error:
+            if len(group) > 1 and not isinstance(error, PersistenceLostError):
+                log.exception(
+                    "commit refused, batches go one by one", action="lane.commit", batches=len(group)
+                )
+                for outcomes in group:
+                    await self._commit_together([outcomes])
+                return
+            log.exception("outcomes not committed", action="lane.commit", batches=len(group))
+            for outcomes in group:
+                if not outcomes.stored.done():
+                    outcomes.stored.set_exception(error)
+            return
+        for outcomes in group:
+            if not outcomes.stored.done():
+                outcomes.stored.set_result(
+                    {receipt.key: stored[receipt.key] for receipt in outcomes.receipts}
+                )
+
+    async def _persist(self, group: list[Outcomes]) -> Stored:
+        parts = self._parts
+        receipts = [receipt for outcomes in group for receipt in outcomes.receipts]
+        usage = [part for outcomes in group for part in outcomes.usage]
+        started_ms = parts.clock.now_ms()
+        is_repeat = False
+        try:
+            while True:
+                try:
+                    stored = await self._read_back(receipts) if is_repeat else {}
+                    if not stored:
+                        stored = await parts.receipts.commit(parts.session_id, receipts, usage)
+                    short = [receipt for receipt in receipts if receipt.key not in stored]
+                    if not short:
+                        return stored
+                    receipts_left, usage = short, []
+                    stored |= await parts.receipts.commit(parts.session_id, receipts_left, usage)
+                    if all(receipt.key in stored for receipt in receipts):
+                        return stored
+                    error: Exception = ServiceUnreachableError(f"{len(short)} outcomes were not stored")
+                except ServiceUnreachableError as unreachable:
+                    error = unreachable
+                self._open.clear()
+                is_repeat = True
+                await self._wait_or_give_up(error, started_ms, len(receipts))
+        finally:
+            self._open.set()
+
+    async def _wait_or_give_up(self, error: Exception, started_ms: float, receipts: int) -> None:
+        parts = self._parts
+        waited_ms = parts.clock.now_ms() - started_ms
+        log.warning(
+            "commit failed, tried again",
+            action="lane.commit",
+            receipts=receipts,
+            waited_ms=round(waited_ms),
+            error=str(error),
+        )
+        if waited_ms >= parts.limits.commit_retry_ms:
+            raise PersistenceLostError(
+                f"{receipts} outcomes could not be stored for {waited_ms / 1000:.0f} s; their leases and batch records "
+                "are kept, a sweep stores them when Postgres is back"
+            ) from error
+        await parts.clock.sleep(parts.limits.lane_retry_ms)
+
+    async def _read_back(self, receipts: Sequence[Receipt]) -> Stored:
+        """What the failed statement stored after all: it is atomic, so one of ours means all of them."""
+        stored = await self._parts.receipts.read([receipt.key for receipt in receipts])
+        ours = any(r.key in stored and stored[r.key].fence == r.fence for r in receipts)
+        return stored if ours else {}

@@ -1,0 +1,107 @@
+"""From outcomes to what is stored: one receipt per item, and what the batch used. Pure."""
+
+from collections.abc import Sequence
+
+from runtime.engine.lane_book import Item
+from runtime.engine.lane_flight import Flight
+from runtime.errors import ToolOutcomeUnknownError
+from runtime.model.call import Usage
+from runtime.model.failure import Failure
+from runtime.model.outcome import ItemCompleted, ItemFailed, ItemOutcome
+from runtime.model.receipt import Receipt, ReceiptState
+from runtime.policy.limits import Limits
+
+
+def failed_outcomes(
+    failure: Failure, count: int, *, terminal: bool, code: str | None = None
+) -> tuple[ItemOutcome, ...]:
+    """The whole request failed: the same outcome for every item."""
+    outcome = ItemFailed(
+        code=code or failure.code,
+        message=failure.describe(),
+        retryable=not terminal,
+        terminal=terminal,
+        charged=False if failure.not_charged else None,
+    )
+    return (outcome,) * count
+
+
+def receipts_of(flight: Flight, limits: Limits) -> list[Receipt]:
+    """One receipt per item, aligned."""
+    return [
+        _receipt(item, outcome, limits) for item, outcome in zip(flight.items, flight.outcomes, strict=True)
+    ]
+
+
+def usage_of(flight: Flight, outcomes: Sequence[ItemOutcome]) -> list[Usage]:
+    """Items and credits per run and tool; the batch itself counts for its first member."""
+    paid_each = _credits(flight, outcomes)
+    items: dict[tuple[str, str], int] = {}
+    spent: dict[tuple[str, str], float] = {}
+    for item, paid in zip(flight.items, paid_each, strict=True):
+        owner = (item.call.run_id, item.call.tool)
+        items[owner] = items.get(owner, 0) + 1
+        spent[owner] = spent.get(owner, 0.0) + paid
+    first = next(iter(items))
+    return [
+        Usage(
+            run_id=owner[0],
+            tool=owner[1],
+            items=count,
+            batches=1 if owner == first else 0,
+            capacity=flight.spec.strategy.max_batch_size if owner == first else 0,
+            credits=spent[owner],
+        )
+        for owner, count in items.items()
+    ]
+
+
+def _credits(flight: Flight, outcomes: Sequence[ItemOutcome]) -> list[float]:
+    """What each item cost: as the item says, else its share of the reply's, else as declared."""
+    completed = [isinstance(outcome, ItemCompleted) for outcome in outcomes]
+    declared = flight.spec.metadata.credits_per_item
+    share = flight.credits / max(sum(completed), 1) if flight.credits is not None else declared
+    paid = []
+    for outcome in outcomes:
+        if not isinstance(outcome, ItemCompleted):
+            paid.append(0.0)
+        else:
+            paid.append(share if outcome.credits is None else outcome.credits)
+    return paid
+
+
+def _receipt(item: Item, outcome: ItemOutcome, limits: Limits) -> Receipt:
+    call = item.call
+    output, error, terminal = None, None, False
+    if isinstance(outcome, ItemCompleted) and len(outcome.output_json) > limits.receipt_output_bytes:
+        outcome = _too_large(len(outcome.output_json), limits)
+    if isinstance(outcome, ItemCompleted):
+        state, output = ReceiptState.COMPLETED, outcome.output_json
+    elif isinstance(outcome, ItemFailed):
+        state, error, terminal = ReceiptState.FAILED, outcome.payload(call.tool), outcome.terminal
+    else:
+        state, error = ReceiptState.UNKNOWN, _unknown(outcome.reason, call.tool)
+    return Receipt(
+        key=call.key,
+        org_id=call.org_id,
+        tool=call.tool,
+        run_id=call.run_id,
+        state=state,
+        fence=item.fence,
+        output=output,
+        error=error,
+        terminal=terminal,
+    )
+
+
+def _too_large(size: int, limits: Limits) -> ItemFailed:
+    return ItemFailed(
+        code="output_too_large",
+        message=f"output at $ is {size} bytes of JSON, more than the {limits.receipt_output_bytes} that are kept;"
+        " it was paid, and it is final",
+        charged=True,
+    )
+
+
+def _unknown(reason: str, tool: str) -> dict[str, object]:
+    return ToolOutcomeUnknownError(reason, tool=tool, retryable=True).to_payload()

@@ -1,0 +1,132 @@
+"""How calls of one tool are batched: bucket, payload, request and record as functions of the ordered members."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.engine.lane_book import Item
+from runtime.model import json_value
+from runtime.model.call import Call
+from runtime.model.lease import BatchRecord
+from runtime.model.physical_request import PhysicalRequest
+from runtime.model.tool import ToolMetadata
+from runtime.policy.batching import BatchStrategy, strategy_for
+from runtime.policy.coalescing import BucketKey
+from runtime.policy.identity import batch_idempotency_key
+from runtime.policy.limits import Limits
+from runtime.policy.retrying import deadline_ms
+
+CONTRACT = "raw-v2"
+
+SpecKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSpec:
+    metadata: ToolMetadata
+    strategy: BatchStrategy
+    timeout_ms: float
+
+    def bucket(self, call: Call, lane: str, origin: str) -> BucketKey:
+        return BucketKey(
+            lane=lane,
+            origin=origin,
+            org_id=call.org_id,
+            integration_mode=call.integration_mode,
+            contract=CONTRACT,
+            response_revision=self.metadata.response_revision,
+            auth_scope=None,
+            operation=self.strategy.operation,
+            strategy=self.strategy.name,
+            strategy_revision=self.strategy.revision,
+            bucket=self.strategy.bucket(call.input),
+            tool=self.metadata.tool,
+        )
+
+    def request(self, calls: Sequence[Call], attempt: int = 0) -> PhysicalRequest:
+        """The one request of these calls in this order."""
+        item_keys = tuple(call.idempotency_key for call in calls)
+        first = calls[0]
+        return PhysicalRequest(
+            org_id=first.org_id,
+            operation=self.strategy.operation,
+            payload=json_value.dumps(self.strategy.payload([call.input for call in calls])),
+            idempotency_key=batch_idempotency_key(
+                operation=self.strategy.operation,
+                strategy=self.strategy.name,
+                revision=self.strategy.revision,
+                item_keys=item_keys,
+            ),
+            item_idempotency_keys=item_keys,
+            run_ids=tuple(dict.fromkeys(call.run_id for call in calls)),
+            receipt_key=first.key if len(calls) == 1 else None,
+            integration_mode=first.integration_mode,
+            timeout_ms=self.timeout_ms,
+            attempt=attempt,
+        )
+
+    def record(self, batch_id: str, session_id: str, lane: str, items: Sequence[Item]) -> BatchRecord:
+        """Everything that sending these items again verbatim takes."""
+        return BatchRecord(
+            batch_id=batch_id,
+            session_id=session_id,
+            lane=lane,
+            operation=self.strategy.operation,
+            strategy=self.strategy.name,
+            revision=self.strategy.revision,
+            members=tuple(_member(item) for item in items),
+            fences=tuple(item.fence for item in items),
+        )
+
+    def explains(self, record: BatchRecord) -> bool:
+        """Whether payload and split of `record` are those of this spec."""
+        strategy = self.strategy
+        return (record.operation, record.strategy, record.revision) == (
+            strategy.operation,
+            strategy.name,
+            strategy.revision,
+        )
+
+
+def spec_key(call: Call) -> SpecKey:
+    """Organisation and tool: what a spec depends on."""
+    return (call.org_id, call.tool)
+
+
+def batch_spec(metadata: ToolMetadata, limits: Limits) -> BatchSpec:
+    """Raises PlayDefinitionError if the tool declares a strategy that is not known here."""
+    return BatchSpec(
+        metadata=metadata,
+        strategy=strategy_for(metadata),
+        timeout_ms=deadline_ms(metadata.tool, asked_ms=None, declared_ms=metadata.timeout_ms, limits=limits),
+    )
+
+
+def _member(item: Item) -> dict[str, Any]:
+    call = item.call
+    return {
+        "key": call.key,
+        "fence": item.fence,
+        "org_id": call.org_id,
+        "run_id": call.run_id,
+        "tool": call.tool,
+        "input": call.input,
+        "idempotency_key": call.idempotency_key,
+        "integration_mode": call.integration_mode,
+        "inboxes": [[waiter.inbox, waiter.run_id] for waiter in item.waiters],
+    }
+
+
+def call_of(member: dict[str, Any]) -> Call:
+    """The call of a recorded member."""
+    inboxes = member.get("inboxes") or [["", member["run_id"]]]
+    return Call(
+        key=member["key"],
+        org_id=member["org_id"],
+        run_id=member["run_id"],
+        tool=member["tool"],
+        input=member["input"],
+        idempotency_key=member["idempotency_key"],
+        inbox=inboxes[0][0],
+        integration_mode=member["integration_mode"],
+    )

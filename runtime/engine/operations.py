@@ -1,0 +1,76 @@
+"""Performs what a body asks for, over ports, on the process's loop."""
+
+import asyncio
+from typing import Any, Protocol, assert_never
+
+from runtime.context.csv_rows import scan_csv
+from runtime.engine.outcomes import error_payload
+from runtime.engine.seeding import Seeder
+from runtime.engine.tool_calls import CallContext
+from runtime.errors import AttemptLostError, OwnershipLostError, PlaylaneError, ServiceUnreachableError
+from runtime.model import json_value
+from runtime.model.operation import Op, OpKind
+from runtime.model.run import ClaimedRun
+from runtime.play import PlayDefinition
+from runtime.policy.limits import Limits
+from runtime.ports import RunStore
+
+
+class BodyTools(Protocol):
+    """Tool calls of a body: paid once per receipt key, like those of rows."""
+
+    async def execute(self, context: CallContext, tool: str, input: Any) -> tuple[Any, bool]: ...
+
+
+class Operations:
+    """One method: `perform`."""
+
+    def __init__(self, *, runs: RunStore, seeder: Seeder, tools: BodyTools, limits: Limits) -> None:
+        self._runs = runs
+        self._seeder = seeder
+        self._tools = tools
+        self._limits = limits
+
+    async def perform(self, run: ClaimedRun, play: PlayDefinition, op: Op) -> dict[str, Any] | None:
+        """`{"ok": value}` or `{"error": payload}`; None: a durable wait that the store will resolve.
+
+        Lost ownership, unreachable services and what isn't playlane's are raised: they are not outcomes.
+        """
+        try:
+            return await self._perform(run, play, op)
+        except AttemptLostError:
+            if op.kind.is_wait:
+                return None  # a dataset that ended while it was seeded looks the same: the next poll tells
+            raise
+        except (OwnershipLostError, ServiceUnreachableError):
+            raise
+        except PlaylaneError as error:
+            return {"error": error_payload(error)}
+
+    async def _perform(self, run: ClaimedRun, play: PlayDefinition, op: Op) -> dict[str, Any] | None:
+        match op.kind:
+            case OpKind.CSV:
+                handle = await asyncio.to_thread(scan_csv, op.args["path"], self._limits)
+                return {"ok": handle.to_json()}
+            case OpKind.TOOL:
+                value, _ = await self._tools.execute(_call_context(run), op.args["tool"], op.args["input"])
+                return {"ok": {"json": json_value.dumps(value).decode()}}  # as text: a store may reorder keys
+            case OpKind.TIMER:
+                await self._runs.arm_timer(run.run_id, run.attempt, op.key, op.args["delay_ms"] / 1000)
+                return None
+            case OpKind.DATASET:
+                await self._seeder.seed(run, op.key, op.args, play.source_hash)
+                return None
+            case _:
+                assert_never(op.kind)
+
+    async def give_up(self, run: ClaimedRun, op: Op) -> None:
+        """The body cancelled this operation: a durable wait behind it ends."""
+        if op.kind.is_wait:
+            await self._runs.cancel_boundary(run.run_id, run.attempt, op.key)
+
+
+def _call_context(run: ClaimedRun) -> CallContext:
+    return CallContext(
+        org_id=run.org_id, run_id=run.run_id, integration_mode=run.options.get("integration_mode")
+    )

@@ -1,0 +1,66 @@
+"""A Pacer without rules: so many batches on the wire per lane and overall, first come first served."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+
+
+class PlainTicket:
+    """One place among the groups; due when it is free."""
+
+    def __init__(self, pacer: "PlainPacer", lane: str, granted: "asyncio.Future[None]") -> None:
+        self._pacer = pacer
+        self._lane = lane
+        self._granted = granted
+        self._freed = False
+
+    async def due(self) -> None:
+        await asyncio.shield(self._granted)
+
+    def free(self) -> None:
+        if not self._freed:
+            self._freed = True
+            self._pacer.give_back(self._lane, self._granted)
+
+
+class PlainPacer:
+    """Caps groups; `groups_of(lane)` is a lane's own cap."""
+
+    def __init__(self, groups_of: Callable[[str], int], groups: int) -> None:
+        self._groups_of = groups_of
+        self._groups = groups
+        self._in_use: Counter[str] = Counter()
+        self._total = 0
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    async def reserve(self, lane: str, scope: str, items: int) -> PlainTicket:
+        """A place in the lane's line; `scope` and `items` matter only to pacing rules."""
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(lane, deque()).append(granted)
+        self._grant()
+        return PlainTicket(self, lane, granted)
+
+    def in_use(self, lane: str) -> int:
+        return self._in_use[lane]
+
+    def give_back(self, lane: str, granted: "asyncio.Future[None]") -> None:
+        """End a ticket, whether its place was granted yet or not."""
+        if granted.done():
+            self._in_use[lane] -= 1
+            self._total -= 1
+        else:
+            self._waiting[lane].remove(granted)
+            granted.cancel()
+        self._grant()
+
+    def _grant(self) -> None:
+        """Lanes take turns for the places that are free overall."""
+        for lane in list(self._waiting):
+            queue = self._waiting[lane]
+            while queue and self._total < self._groups and self._in_use[lane] < self._groups_of(lane):
+                self._in_use[lane] += 1
+                self._total += 1
+                queue.popleft().set_result(None)
+            del self._waiting[lane]
+            if queue:
+                self._waiting[lane] = queue  # to the end: the next lane is asked first

@@ -1,0 +1,163 @@
+"""Streams a dataset's input into pages: idempotent by position, flat in memory, resumable."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.context.csv_rows import CsvHandle
+from runtime.context.dataset import DatasetSpec
+from runtime.errors import DatasetInputError, InputChangedError, PlaylaneError
+from runtime.model.dataset import NewDataset, OpenDataset, SeedPage, SeedRow
+from runtime.model.run import ClaimedRun
+from runtime.policy.limits import Limits
+from runtime.policy.rows_input import TakenRow, chained, check_row, take_row
+from runtime.ports import DatasetStore, Fault
+
+Advance = Callable[[int], Awaitable[None]]
+
+
+class Seeder:
+    """Puts a dataset's rows on its run's work list; pages go out while later ones are still read."""
+
+    def __init__(self, *, datasets: DatasetStore, advance: Advance, limits: Limits, fault: Fault) -> None:
+        self._datasets = datasets
+        self._advance = advance
+        self._limits = limits
+        self._fault = fault
+
+    async def seed(self, run: ClaimedRun, op_key: str, spec: DatasetSpec, source_hash: str) -> None:
+        """Open the dataset and seed what isn't seeded yet; raises before a bad row's page is stored."""
+        new = NewDataset(
+            run_id=run.run_id,
+            key=spec.key,
+            namespace=spec.namespace,
+            columns=spec.column_names,
+            source_hash=source_hash,
+            on_row_error=spec.on_row_error,
+        )
+        opened = await self._datasets.open(new, run.attempt, op_key)
+        if opened.pages_total is None:
+            await self._seed_pages(run, spec, opened)
+            await self._datasets.finish_seeding(opened.dataset_id, run.attempt)
+        await self._advance(opened.dataset_id)
+
+    async def _seed_pages(self, run: ClaimedRun, spec: DatasetSpec, opened: OpenDataset) -> None:
+        cutter = PageCutter(spec, opened, self._limits)
+        if opened.next_position == 0:
+            await asyncio.to_thread(cutter.check_all)
+        page = opened.pages_seeded
+        while (cut := await asyncio.to_thread(cutter.next_page)) is not None:
+            await self._datasets.seed_page(
+                SeedPage(
+                    dataset_id=opened.dataset_id,
+                    run_id=run.run_id,
+                    attempt=run.attempt,
+                    page=page,
+                    first_position=cut.first,
+                    end_position=cut.end,
+                    rows=cut.rows,
+                    input_digest=cut.digest,
+                )
+            )
+            await self._fault("body.after_seed_page")
+            await self._advance(opened.dataset_id)
+            page += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutPage:
+    first: int
+    end: int
+    rows: tuple[SeedRow, ...]
+    digest: str
+
+
+class PageCutter:
+    """Cuts an input into pages, after checking that what was seeded before is still its beginning."""
+
+    def __init__(self, spec: DatasetSpec, opened: OpenDataset, limits: Limits) -> None:
+        self._spec = spec
+        self._opened = opened
+        self._limits = limits
+        self._outputs = frozenset(spec.column_names)
+        self._rows: Iterator[Any] | None = None
+        self._position = 0
+        self._digest = b""
+
+    def check_all(self) -> None:
+        """Refuse a bad row before the first page goes out, where the input can be read twice."""
+        if isinstance(self._spec.rows, tuple) or (
+            isinstance(self._spec.rows, CsvHandle) and self._spec.row_key.explicit
+        ):
+            for number, row in enumerate(self._spec.rows, 1):
+                check_row(
+                    row, number=number, dataset=self._spec.key, key=self._spec.row_key, outputs=self._outputs
+                )
+
+    def next_page(self) -> CutPage | None:
+        """The next page of rows, None at the end; blocking, for a thread."""
+        if self._rows is None:
+            self._rows = iter(self._spec.rows)
+            self._skip_seeded()
+        first, size = self._position, 0
+        rows: list[SeedRow] = []
+        seen: set[str] = set()
+        while self._position - first < self._limits.page_rows and size < self._limits.page_bytes:
+            taken = self._take()
+            if taken is None:
+                break
+            if taken.row_key not in seen:
+                seen.add(taken.row_key)
+                rows.append(SeedRow(position=self._position - 1, row_key=taken.row_key, input=taken.input))
+                size += len(taken.input)
+        if self._position == first:
+            return None
+        return CutPage(first=first, end=self._position, rows=tuple(rows), digest=self._digest.hex())
+
+    def _skip_seeded(self) -> None:
+        while self._position < self._opened.next_position:
+            if self._take() is None:
+                raise self._changed(
+                    f"it has {self._position:,} rows now, {self._opened.next_position:,} were seeded"
+                )
+        if self._digest.hex() != self._opened.input_digest:
+            raise self._changed(f"its first {self._position:,} rows are not the ones that were seeded")
+
+    def _take(self) -> TakenRow | None:
+        assert self._rows is not None
+        row = self._next_row()
+        if row is _END:
+            return None
+        taken = take_row(
+            row,
+            number=self._position + 1,
+            dataset=self._spec.key,
+            key=self._spec.row_key,
+            outputs=self._outputs,
+            max_bytes=self._limits.row_bytes,
+        )
+        self._position += 1
+        self._digest = chained(self._digest, taken.input)
+        return taken
+
+    def _next_row(self) -> Any:
+        assert self._rows is not None
+        try:
+            return next(self._rows, _END)
+        except PlaylaneError:
+            raise
+        except Exception as error:  # the author's own iterable
+            raise DatasetInputError(
+                f'dataset "{self._spec.key}": reading row {self._position + 1} of its input failed: '
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def _changed(self, what: str) -> InputChangedError:
+        return InputChangedError(
+            f'dataset "{self._spec.key}": its input changed since this run began: {what}. Put the input back '
+            "or start a new run; this run is failed and not retried"
+        )
+
+
+_END = object()

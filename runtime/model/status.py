@@ -1,0 +1,94 @@
+"""What a run looks like from outside, as read in one look at the database."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from runtime.model.dataset import DatasetState
+from runtime.model.run import RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetStatus:
+    """Counts come from commits; `rows` are admitted rows, `duplicates` were left out."""
+
+    dataset_id: int
+    key: str
+    namespace: str
+    state: DatasetState
+    columns: tuple[str, ...]
+    rows: int
+    duplicates: int
+    completed: int
+    failed: int
+    cancelled: int
+    superseded: int
+    pages_seeded: int
+    pages_total: int | None
+    pages_settled: int
+    created_at: datetime
+    ended_at: datetime | None
+
+    @property
+    def open_rows(self) -> int:
+        """Admitted rows that have not ended."""
+        return self.rows - self.completed - self.failed - self.cancelled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUsage:
+    """What a run had sent and answered for one tool, summed over all workers."""
+
+    tool: str
+    items: int
+    batches: int
+    capacity: int
+    cached: int
+    followed: int
+    credits: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    run_id: str
+    org_id: str
+    play: str
+    state: RunState
+    attempt: int
+    result: Any
+    error: dict[str, Any] | None
+    datasets: tuple[DatasetStatus, ...]
+    usage: tuple[ToolUsage, ...]
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    now: datetime  # the database's clock at the look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetRow:
+    """One row of a sheet as stored."""
+
+    row_key: str
+    data: dict[str, Any]
+    cell_meta: dict[str, Any]
+    run_id: str
+    write_version: int
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFailure:
+    position: int
+    row_key: str
+    error: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLog:
+    scope: str
+    n: int
+    level: str
+    message: str
+    fields: dict[str, Any]
+    at: datetime

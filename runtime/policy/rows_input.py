@@ -1,0 +1,120 @@
+"""Input rows of a dataset as values: cleaned, keyed, digested. Pure."""
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from runtime.errors import DatasetInputError, JsonValueError
+from runtime.model import json_value
+from runtime.model.canonical_json import digest
+
+RESERVED_PREFIXES = ("__deepline", "__playlane")
+KEY_CHARS = 200
+
+KeyFunction = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySpec:
+    """How a row gets its key: from input columns, from a function, or (neither) from its whole input."""
+
+    columns: tuple[str, ...] = ()
+    function: KeyFunction | None = None
+
+    @property
+    def explicit(self) -> bool:
+        return bool(self.columns) or self.function is not None
+
+    def described(self) -> list[str]:
+        """The spec as far as it can be compared between replays."""
+        return list(self.columns) if self.function is None else ["a function"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenRow:
+    row_key: str
+    input: bytes
+
+
+def take_row(
+    row: object, *, number: int, dataset: str, key: KeySpec, outputs: frozenset[str], max_bytes: int
+) -> TakenRow:
+    """Check, key and encode one input row; `number` counts from 1 and is named in every refusal."""
+    cleaned = check_row(row, number=number, dataset=dataset, key=key, outputs=outputs)
+    text = json_value.dumps(cleaned)
+    if len(text) > max_bytes:
+        raise _refusal(dataset, number, f"is {len(text):,} bytes long; at most {max_bytes:,} are taken")
+    return TakenRow(row_key=key_of(cleaned, key=key, outputs=outputs), input=text)
+
+
+def check_row(
+    row: object, *, number: int, dataset: str, key: KeySpec, outputs: frozenset[str]
+) -> dict[str, Any]:
+    """The row cleaned; raises DatasetInputError naming its number if its values or its key can't be taken."""
+    try:
+        cleaned = json_value.check(clean(row))
+        if key.explicit:
+            key_of(cleaned, key=key, outputs=outputs)
+    except (JsonValueError, ValueError) as error:
+        raise _refusal(dataset, number, str(error)) from error
+    return cleaned
+
+
+def clean(row: object) -> dict[str, Any]:
+    """The row as a plain dict, without playlane's own fields."""
+    if not isinstance(row, Mapping):
+        raise JsonValueError("$", f"a row is a dict of column names to values, not {type(row).__name__}")
+    return {
+        name: value
+        for name, value in row.items()
+        if not (isinstance(name, str) and name.startswith(RESERVED_PREFIXES))
+    }
+
+
+def key_of(row: dict[str, Any], *, key: KeySpec, outputs: frozenset[str]) -> str:
+    """The row's key; raises ValueError if an explicit key has no usable value.
+
+    An explicit key sees input columns only: a column that the dataset writes can't identify its row.
+    """
+    if not key.explicit:
+        return digest(row)
+    visible = {name: value for name, value in row.items() if name not in outputs}
+    found = _called(key.function, visible) if key.function else [visible.get(name) for name in key.columns]
+    parts = [_part(part) for part in (found if isinstance(found, (list, tuple)) else [found])]
+    if not parts:
+        raise ValueError("has an empty key: name at least one column")
+    text = parts[0] if len(parts) == 1 else orjson.dumps(parts).decode()
+    return text if len(text) <= KEY_CHARS else digest(text)
+
+
+def chained(previous: bytes, row: bytes) -> bytes:
+    """Digest of all input up to and including `row`, given the digest of all before it."""
+    return hashlib.sha256(previous + row).digest()
+
+
+def _called(function: KeyFunction, row: dict[str, Any]) -> Any:
+    try:
+        return function(row)
+    except Exception as error:
+        raise ValueError(f"has no key: its key function raised {type(error).__name__}: {error}") from error
+
+
+def _part(value: Any) -> str:
+    if value is None:
+        raise ValueError("has no key: its value is missing or null; use a column that every row fills")
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError(f"has a key of type {type(value).__name__}: only text and numbers identify a row")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"has the key {value}: it is not a finite number")
+    text = str(value).strip()
+    if not text:
+        raise ValueError("has an empty key; use a column that every row fills")
+    return text
+
+
+def _refusal(dataset: str, number: int, reason: str) -> DatasetInputError:
+    return DatasetInputError(f'dataset "{dataset}": row {number} {reason}')

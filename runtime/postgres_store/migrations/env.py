@@ -1,0 +1,10 @@
+"""Alembic environment: runs on the connection that `migrate.upgrade` opened."""
+
+from alembic import context
+
+from runtime.postgres_store.tables import metadata
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, target_metadata=metadata)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,106 @@
+-- name: lock_slices
+-- Where the written slices stand, kept still until commit.
+select v.n, s.fence, s.state, s.session_id, d.state, r.state
+from unnest(%(dataset_ids)b::bigint[], %(pages)b::int[], %(slices)b::int[]) with ordinality v(dataset_id, page, slice, n)
+join slices s on s.dataset_id = v.dataset_id and s.page = v.page and s.slice = v.slice
+join datasets d on d.dataset_id = s.dataset_id
+join runs r on r.run_id = d.run_id
+order by s.dataset_id, s.page, s.slice
+for no key update of s
+
+-- name: update_rows
+-- Ends rows that are still open, under their slice's fence; answers which.
+update run_rows r set state = v.state, fence = h.fence, error = v.error::jsonb
+from unnest(%(row_slices)b::int[], %(positions)b::bigint[], %(states)b::text[], %(errors)b::text[])
+  v(n, position, state, error)
+join unnest(%(dataset_ids)b::bigint[], %(pages)b::int[], %(slices)b::int[], %(fences)b::int[])
+  with ordinality h(dataset_id, page, slice, fence, n) on h.n = v.n
+join slices s on s.dataset_id = h.dataset_id and s.page = h.page and s.slice = h.slice and s.fence = h.fence
+  and s.state = 'open' and s.session_id = %(session_id)s
+  and v.position >= s.first_position and v.position < s.end_position
+where r.dataset_id = h.dataset_id and r.position = v.position and r.state in ('pending', 'running')
+returning v.n, r.position
+
+-- name: write_sheet
+-- Values of rows just ended: a newer run's write wins, an older one's row is marked superseded; all counted.
+with h as (
+  select * from unnest(%(dataset_ids)b::bigint[], %(org_ids)b::text[], %(plays)b::text[], %(namespaces)b::text[],
+    %(versions)b::bigint[], %(run_ids)b::text[])
+    with ordinality h(dataset_id, org_id, play, namespace, write_version, run_id, n)),
+v as materialized (
+  select h.*, v.position, v.row_key, v.data, v.cell_meta, v.state, v.i
+  from unnest(%(row_slices)b::int[], %(positions)b::bigint[], %(row_keys)b::text[], %(data)b::text[],
+    %(cell_metas)b::text[], %(states)b::text[])
+    with ordinality v(n, position, row_key, data, cell_meta, state, i)
+  join h on h.n = v.n),
+written as (
+  insert into sheet_rows as s (org_id, play, namespace, row_key, data, cell_meta, write_version, run_id)
+  select distinct on (org_id, play, namespace, row_key)
+    org_id, play, namespace, row_key, data::jsonb, cell_meta::jsonb, write_version, run_id
+  from v where state <> 'cancelled'
+  order by org_id, play, namespace, row_key, write_version desc, i desc
+  on conflict (org_id, play, namespace, row_key) do update
+  set data = excluded.data, cell_meta = excluded.cell_meta, write_version = excluded.write_version,
+    run_id = excluded.run_id, updated_at = now()
+  where s.write_version <= excluded.write_version
+  returning s.org_id, s.play, s.namespace, s.row_key, s.write_version),
+older as (
+  select v.dataset_id, v.position from v
+  where v.state <> 'cancelled' and not exists (
+    select 1 from written w
+    where w.row_key = v.row_key and w.namespace = v.namespace and w.play = v.play and w.org_id = v.org_id
+      and w.write_version = v.write_version)),
+marked as (
+  update run_rows r set superseded = true from older o
+  where r.dataset_id = o.dataset_id and r.position = o.position)
+insert into dataset_counts as c (dataset_id, session_id, completed, failed, cancelled, superseded)
+select v.dataset_id, %(session_id)s, count(*) filter (where v.state = 'completed'),
+  count(*) filter (where v.state = 'failed'), count(*) filter (where v.state = 'cancelled'),
+  (select count(*) from older o where o.dataset_id = v.dataset_id)
+from v group by v.dataset_id
+on conflict (dataset_id, session_id) do update
+set completed = c.completed + excluded.completed, failed = c.failed + excluded.failed,
+  cancelled = c.cancelled + excluded.cancelled, superseded = c.superseded + excluded.superseded
+
+-- name: cancel_open_rows
+-- Rows that their holder left open in slices of a dataset or run that ended.
+with gone as (
+  update run_rows r set state = 'cancelled', fence = s.fence
+  from unnest(%(dataset_ids)b::bigint[], %(pages)b::int[], %(slices)b::int[], %(fences)b::int[])
+    h(dataset_id, page, slice, fence)
+  join slices s on s.dataset_id = h.dataset_id and s.page = h.page and s.slice = h.slice and s.fence = h.fence
+    and s.state = 'open' and s.session_id = %(session_id)s
+  where r.dataset_id = s.dataset_id and r.position >= s.first_position and r.position < s.end_position
+    and r.state in ('pending', 'running', 'waiting')
+  returning r.dataset_id)
+insert into dataset_counts as c (dataset_id, session_id, cancelled)
+select dataset_id, %(session_id)s, count(*) from gone group by dataset_id
+on conflict (dataset_id, session_id) do update set cancelled = c.cancelled + excluded.cancelled
+
+-- name: finish_slices
+-- Final slices without an open row are done.
+update slices s set state = 'done', session_id = null, claim = null
+from unnest(%(dataset_ids)b::bigint[], %(pages)b::int[], %(slices)b::int[], %(fences)b::int[])
+  h(dataset_id, page, slice, fence)
+where s.dataset_id = h.dataset_id and s.page = h.page and s.slice = h.slice and s.fence = h.fence
+  and s.state = 'open' and s.session_id = %(session_id)s
+  and not exists (
+    select 1 from run_rows r
+    where r.dataset_id = s.dataset_id and r.position >= s.first_position and r.position < s.end_position
+      and r.state in ('pending', 'running'))
+returning s.dataset_id, s.page, s.slice
+
+-- name: add_usage
+-- What was sent on behalf of runs; the same write repeated (answer lost) adds nothing.
+insert into run_usage as u (run_id, tool, session_id, items, batches, capacity, cached, followed, credits, write_id)
+select v.run_id, v.tool, %(session_id)s, sum(v.items), sum(v.batches), sum(v.capacity), sum(v.cached), sum(v.followed),
+  sum(v.credits), %(write_id)s
+from unnest(%(usage_run_ids)s::text[], %(tools)s::text[], %(items)s::bigint[], %(batches)s::bigint[],
+  %(capacities)s::bigint[], %(cached)s::bigint[], %(followed)s::bigint[], %(credits)s::float8[])
+  v(run_id, tool, items, batches, capacity, cached, followed, credits)
+group by v.run_id, v.tool order by v.run_id, v.tool
+on conflict (run_id, tool, session_id) do update
+set items = u.items + excluded.items, batches = u.batches + excluded.batches, capacity = u.capacity + excluded.capacity,
+  cached = u.cached + excluded.cached, followed = u.followed + excluded.followed, credits = u.credits + excluded.credits,
+  write_id = excluded.write_id
+where u.write_id is distinct from excluded.write_id

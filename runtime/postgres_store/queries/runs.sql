@@ -1,0 +1,148 @@
+-- name: insert
+-- Stores a run once; an existing one is never touched.
+insert into runs (run_id, org_id, play, input, options, state, error, hinted_at, ended_at)
+values (%(run_id)s, %(org_id)s, %(play)s, %(input)s::jsonb, %(options)s::jsonb, %(state)s, %(error)s::jsonb, now(),
+  case when %(state)s::text = 'failed' then now() end)
+on conflict (run_id) do nothing
+
+-- name: claim
+-- Holds a run that nobody live holds; the same claim repeated (answer lost) finds itself.
+update runs r set state = 'running', session_id = %(session_id)s, claim = %(claim)s, hinted_at = now(),
+  attempt = r.attempt + (r.claim is distinct from %(claim)s)::int, started_at = coalesce(r.started_at, now())
+where r.run_id = %(run_id)s
+  and exists (select 1 from sessions m where m.session_id = %(session_id)s and m.ended_at is null)
+  and (r.state = 'queued' or (r.state = 'waiting' and r.wakes > r.wakes_seen)
+    or (r.state = 'running' and (r.claim = %(claim)s
+      or not exists (select 1 from sessions s where s.session_id = r.session_id and s.ended_at is null))))
+returning r.run_id, r.org_id, r.play, r.input, r.options, r.attempt
+
+-- name: journal
+-- What the body did, in the order in which outcomes met it.
+select seq, op_key, kind, digest, outcome from run_journal
+where run_id = %(run_id)s and seq > %(after_seq)s order by seq
+
+-- name: append_journal
+-- Adds entries under the attempt's fence; what an unanswered first try left is left alone.
+with held as (
+  select run_id from runs
+  where run_id = %(run_id)s and attempt = %(attempt)s and state = 'running' for share)
+insert into run_journal (run_id, seq, op_key, kind, digest, outcome, attempt)
+select h.run_id, v.seq, v.op_key, v.kind, v.digest, v.outcome::jsonb, %(attempt)s
+from held h, unnest(%(seqs)s::int[], %(op_keys)s::text[], %(kinds)s::text[], %(digests)s::text[], %(outcomes)s::text[])
+  v(seq, op_key, kind, digest, outcome)
+on conflict do nothing
+
+-- name: count_journal
+-- How many of these entries stand as this attempt wrote them.
+select count(*) from run_journal j
+join unnest(%(seqs)s::int[], %(op_keys)s::text[], %(digests)s::text[]) v(seq, op_key, digest)
+  on j.seq = v.seq and j.op_key = v.op_key and j.digest = v.digest
+where j.run_id = %(run_id)s and j.attempt = %(attempt)s
+
+-- name: arm_timer
+-- Creates a timer's boundary under the attempt's fence; answers whether the fence holds.
+with held as (
+  select run_id from runs
+  where run_id = %(run_id)s and attempt = %(attempt)s and state = 'running' for share),
+armed as (
+  insert into boundaries (run_id, op_key, kind, state, due_at)
+  select run_id, %(op_key)s, 'timer', 'armed', now() + %(delay_s)s::float8 * interval '1 second' from held
+  on conflict (run_id, op_key) do nothing)
+select count(*) from held
+
+-- name: held
+-- Whether this attempt still holds the run.
+select 1 from runs where run_id = %(run_id)s and attempt = %(attempt)s and state = 'running'
+
+-- name: cancel_dataset
+-- The open dataset behind a wait that its body gave up.
+update datasets set state = 'cancelled', ended_at = now(), winding = pages_settled < pages_seeded
+where run_id = %(run_id)s and op_key = %(op_key)s and state in ('seeding', 'running', 'failing')
+returning dataset_id
+
+-- name: cancel_boundary
+-- The wait itself.
+update boundaries set state = 'cancelled'
+where run_id = %(run_id)s and op_key = %(op_key)s and state in ('arming', 'armed')
+
+-- name: resolve_run_timers
+-- This run's timers that are due; each resolved wait counts as a wake.
+with due as (
+  update boundaries set state = 'resolved',
+    outcome = jsonb_build_object('ok', null, 'at_ms', ceil(extract(epoch from now()) * 1000)::bigint)
+  where run_id = %(run_id)s and kind = 'timer' and state = 'armed' and due_at <= now()
+  returning run_id),
+counted as (select run_id, count(*)::int as wakes from due group by run_id)
+update runs r set wakes = r.wakes + c.wakes from counted c where r.run_id = c.run_id
+
+-- name: poll
+-- Where the held run stands and which resolved waits its journal doesn't have yet.
+select r.wakes, b.op_key, b.outcome
+from runs r
+left join boundaries b on b.run_id = r.run_id and b.state in ('resolved', 'timed_out')
+  and not exists (select 1 from run_journal j where j.run_id = b.run_id and j.op_key = b.op_key)
+where r.run_id = %(run_id)s and r.attempt = %(attempt)s and r.state = 'running'
+order by b.op_key
+
+-- name: suspend
+-- Gives the run up to its waits, unless one was resolved since `wakes_seen` was read.
+update runs set state = 'waiting', session_id = null, claim = null, wakes_seen = %(wakes_seen)s
+where run_id = %(run_id)s and attempt = %(attempt)s and state = 'running' and wakes = %(wakes_seen)s
+
+-- name: release
+-- Gives a held run back unfinished.
+update runs set session_id = null, claim = null, hinted_at = null
+where run_id = %(run_id)s and attempt = %(attempt)s and state = 'running'
+
+-- name: release_claims
+-- Gives back runs whose claim was never answered.
+update runs set session_id = null, claim = null, hinted_at = null
+where claim = any(%(claims)s::text[]) and state = 'running'
+
+-- name: end_datasets
+-- Open datasets of a run that ends.
+update datasets set state = 'cancelled', ended_at = now(), winding = pages_settled < pages_seeded
+where run_id = %(run_id)s and state in ('seeding', 'running', 'failing')
+returning dataset_id
+
+-- name: end_boundaries
+-- Open waits of a run that ends.
+update boundaries set state = 'cancelled' where run_id = %(run_id)s and state in ('arming', 'armed')
+
+-- name: end
+-- The run's end by its own body.
+update runs set state = %(state)s, result = %(result)s::jsonb, error = %(error)s::jsonb, session_id = null, claim = null,
+  ended_at = now()
+where run_id = %(run_id)s and attempt = %(attempt)s and state = 'running'
+
+-- name: cancel
+-- The run's end from outside, whoever holds it.
+update runs set state = 'cancelled', session_id = null, claim = null, ended_at = now()
+where run_id = %(run_id)s and state in ('queued', 'running', 'waiting')
+
+-- name: fail
+-- The run's failure from outside its body: something that can't go on in any process.
+update runs set state = 'failed', error = %(error)s::jsonb, session_id = null, claim = null, ended_at = now()
+where run_id = %(run_id)s and state in ('queued', 'running', 'waiting')
+
+-- name: facts
+-- What a replay of a live run's body needs.
+select run_id, org_id, play, input, options from runs
+where run_id = %(run_id)s and state in ('queued', 'running', 'waiting')
+
+-- name: state
+-- A run's state.
+select state from runs where run_id = %(run_id)s
+
+-- name: add_logs
+-- Log lines, each stored once.
+insert into run_logs (run_id, scope, n, level, message, fields)
+select v.run_id, v.scope, v.n, v.level, v.message, v.fields::jsonb
+from unnest(%(run_ids)s::text[], %(scopes)s::text[], %(ns)s::int[], %(levels)s::text[], %(messages)s::text[],
+  %(fields)s::text[]) v(run_id, scope, n, level, message, fields)
+order by v.run_id, v.scope, v.n
+on conflict (run_id, scope, n) do nothing
+
+-- name: live
+-- Which of these runs exist and have not ended.
+select run_id from runs where run_id = any(%(run_ids)s::text[]) and state in ('queued', 'running', 'waiting')

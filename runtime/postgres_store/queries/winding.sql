@@ -1,0 +1,44 @@
+-- name: pages
+-- Unsettled pages of an ended dataset, a few.
+(select page from pages where dataset_id = %(dataset_id)s and state in ('out', 'parked') order by page limit %(pages)s)
+union all
+(select page from pages where dataset_id = %(dataset_id)s and state = 'seeded' order by page limit %(pages)s)
+
+-- name: close_slices
+-- Slices of these pages that no live session holds, if the dataset has ended.
+update slices s set state = 'done', session_id = null, claim = null
+where s.dataset_id = %(dataset_id)s and s.page = any(%(pages)s::int[]) and s.state = 'open'
+  and not exists (select 1 from sessions x where x.session_id = s.session_id and x.ended_at is null)
+  and exists (select 1 from datasets d where d.dataset_id = s.dataset_id and d.state in ('settled', 'failed', 'cancelled'))
+
+-- name: cancel_rows
+-- Open rows of these pages that are in no open slice, if the dataset has ended; counted.
+with gone as (
+  update run_rows r set state = 'cancelled'
+  from pages p join datasets d on d.dataset_id = p.dataset_id and d.state in ('settled', 'failed', 'cancelled')
+  where p.dataset_id = %(dataset_id)s and p.page = any(%(pages)s::int[]) and p.state <> 'settled'
+    and r.dataset_id = %(dataset_id)s and r.position >= p.first_position and r.position < p.end_position
+    and r.state in ('pending', 'running', 'waiting')
+    and not exists (
+      select 1 from slices s
+      where s.dataset_id = %(dataset_id)s and s.page = p.page and s.state = 'open'
+        and r.position >= s.first_position and r.position < s.end_position)
+  returning 1)
+insert into dataset_counts as c (dataset_id, session_id, cancelled)
+select %(dataset_id)s, '', count(*) from gone having count(*) > 0
+on conflict (dataset_id, session_id) do update set cancelled = c.cancelled + excluded.cancelled
+
+-- name: settle_pages
+-- Those of these pages that have no open slice left, if the dataset has ended.
+with settled as (
+  update pages p set state = 'settled'
+  from datasets d
+  where p.dataset_id = %(dataset_id)s and p.page = any(%(pages)s::int[]) and p.state <> 'settled'
+    and d.dataset_id = p.dataset_id and d.state in ('settled', 'failed', 'cancelled')
+    and not exists (
+      select 1 from slices s where s.dataset_id = p.dataset_id and s.page = p.page and s.state = 'open')
+  returning 1),
+counted as (select count(*)::int as pages from settled)
+update datasets d set pages_settled = d.pages_settled + c.pages, winding = d.pages_settled + c.pages < d.pages_seeded
+from counted c
+where d.dataset_id = %(dataset_id)s and c.pages > 0

@@ -1,0 +1,168 @@
+"""The decisions of `settle_page` and of the sweeps, each one statement that trusts no caller."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from runtime.errors import AllRowsFailedError
+from runtime.model import json_value
+from runtime.model.dataset import ENDED_DATASETS, DatasetState, EndedDataset
+from runtime.model.operation import OutcomeJson, completed, failed
+from runtime.model.run import RunState
+from runtime.policy.identity import advisory_key
+from runtime.policy.limits import Limits
+from runtime.postgres_store.named import load
+from runtime.postgres_store.pool import Database, Pool, database_errors
+from runtime.postgres_store.winding import wind_pages
+
+_SQL = load("settling")
+_FAILURES_NAMED = 3
+
+
+class PostgresSettling:
+    """SettlingStore over Postgres."""
+
+    def __init__(self, pool: Pool, limits: Limits) -> None:
+        self._pool = pool
+        self._database = Database(pool, limits)
+        self._limits = limits
+
+    async def settle_page(self, dataset_id: int, page: int) -> bool:
+        values = {"dataset_id": dataset_id, "page": page}
+
+        async def work(connection: AsyncConnection) -> tuple[str | None, bool]:
+            # Each statement commits by itself: two finishers that share a transaction's time don't see each other.
+            async with connection.pipeline() as pipeline:
+                state = await connection.execute(_SQL["state"], values)
+                await connection.execute(_SQL["close_slices"], values)
+                await pipeline.sync()
+                settled = await connection.execute(_SQL["settle_page"], values)
+                await pipeline.sync()
+                row = await state.fetchone()
+                return (None if row is None else row[0]), settled.rowcount == 1
+
+        state, settled = await self._database.run("settling a page", work)
+        if state is not None and DatasetState(state) in ENDED_DATASETS:
+            return await wind_pages(self._database, dataset_id, [page]) or settled
+        return settled
+
+    async def claim_pages(self, dataset_id: int) -> list[int]:
+        values = {
+            "dataset_id": dataset_id,
+            "window": self._limits.pages_in_flight,
+            "slice_rows": self._limits.slice_rows,
+        }
+
+        async def work(connection: AsyncConnection) -> list[int]:
+            # Two transactions: pages are locked before datasets everywhere.
+            async with connection.pipeline() as pipeline:
+                await connection.execute(_SQL["move_window"], values)
+                await pipeline.sync()
+                cursor = await connection.execute(_SQL["cut_pages"], values)
+                return [row[0] for row in await cursor.fetchall()]
+
+        return await self._database.run("claiming pages", work)
+
+    async def due_slices(self, dataset_id: int, page: int, epoch: str, *, queue_empty: bool) -> list[int]:
+        rows = await self._rows(
+            "due_slices", dataset_id=dataset_id, page=page, epoch=epoch, stale_s=self._stale_s(queue_empty)
+        )
+        return sorted(row[0] for row in rows)
+
+    async def end_dataset(self, dataset_id: int) -> EndedDataset | None:
+        async def work(connection: AsyncConnection) -> EndedDataset | None:
+            async with connection.transaction():
+                cursor = await connection.execute(_SQL["end_dataset"], {"dataset_id": dataset_id})
+                ended = await cursor.fetchone()
+                return None if ended is None else await _resolve(connection, dataset_id, ended)
+
+        return await self._database.run("ending a dataset", work)
+
+    async def stale_pages(self, epoch: str, *, queue_empty: bool) -> list[tuple[str, int, int]]:
+        rows = await self._rows(
+            "stale_pages", epoch=epoch, stale_s=self._stale_s(queue_empty), batch=self._limits.sweep_batch
+        )
+        return [(run_id, dataset_id, page) for run_id, dataset_id, page in rows]
+
+    async def stale_datasets(self) -> list[int]:
+        rows = await self._rows(
+            "stale_datasets", window=self._limits.pages_in_flight, batch=self._limits.sweep_batch
+        )
+        return [row[0] for row in rows]
+
+    async def due_runs(self) -> list[str]:
+        rows = await self._rows("due_runs", sweep_s=self._limits.sweep_s, batch=self._limits.sweep_batch)
+        return [row[0] for row in rows]
+
+    async def resolve_timers(self) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(_SQL["resolve_timers"], {"batch": self._limits.sweep_batch})
+
+        await self._database.run("resolving timers", work)
+
+    async def run_of(self, dataset_id: int) -> str | None:
+        rows = await self._rows("run_of", dataset_id=dataset_id)
+        return rows[0][0] if rows else None
+
+    @asynccontextmanager
+    async def sweep_turn(self, name: str) -> AsyncIterator[bool]:
+        # Held by a transaction: Postgres ends it if this process freezes, so a turn can't be kept for ever.
+        with database_errors(f"the {name} sweep's turn"):
+            async with self._pool.connection() as connection, connection.transaction():
+                cursor = await connection.execute(_SQL["try_turn"], {"key": advisory_key(f"sweep:{name}")})
+                row = await cursor.fetchone()
+                yield row is not None and row[0]
+
+    def _stale_s(self, queue_empty: bool) -> float:
+        """How old a message is that nobody took: with an empty queue it is lost, not late."""
+        return self._limits.sweep_s if queue_empty else self._limits.session_ttl_s
+
+    async def _rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        async def work(connection: AsyncConnection) -> list[tuple[Any, ...]]:
+            return await (await connection.execute(_SQL[statement], values)).fetchall()
+
+        return await self._database.run(f"settling.{statement}", work)
+
+
+async def _resolve(connection: AsyncConnection, dataset_id: int, ended: tuple[Any, ...]) -> EndedDataset:
+    run_id, op_key, key, namespace, state, rows, duplicates, done, failures, superseded, at_ms = ended
+    value = {
+        "dataset": key,
+        "namespace": namespace,
+        "dataset_id": dataset_id,
+        "rows": rows,
+        "completed": done,
+        "failed": failures,
+        "duplicates": duplicates,
+        "superseded": superseded,
+    }
+    outcome = completed(value, at_ms=at_ms)
+    if state == DatasetState.FAILED:
+        cursor = await connection.execute(
+            _SQL["first_failures"], {"dataset_id": dataset_id, "limit": _FAILURES_NAMED}
+        )
+        outcome = all_rows_failed(value, await cursor.fetchall(), at_ms=at_ms)
+    values = {"run_id": run_id, "op_key": op_key, "outcome": json_value.dumps(outcome).decode()}
+    woken = await (await connection.execute(_SQL["resolve_boundary"], values)).fetchone()
+    run_waits = woken is not None and woken[0] == RunState.WAITING
+    return EndedDataset(run_id=run_id, dataset_id=dataset_id, run_waits=run_waits)
+
+
+def all_rows_failed(value: dict[str, Any], failures: list[tuple[Any, ...]], *, at_ms: int) -> OutcomeJson:
+    """The outcome of a dataset without one good row; `failures` are (row key, error) of the first."""
+    named = "; ".join(
+        f"{row_key}: {(error or {}).get('message', 'no reason kept')}" for row_key, error in failures
+    )
+    error = AllRowsFailedError(
+        f"all {value['rows']} rows of dataset {value['dataset']!r} failed, none is tried again by itself;"
+        f" first: {named}"
+    )
+    payload = {
+        **error.to_payload(),
+        "type": type(error).__name__,
+        "dataset": value["dataset"],
+        "rows": value["rows"],
+    }
+    return failed(payload, at_ms=at_ms)

@@ -1,0 +1,79 @@
+"""Slices: taken by row workers, written and finished by them, given back when they stop."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from runtime.model.row import InputRow
+from runtime.model.slice import SliceId, TakenSlice
+from runtime.policy.limits import Limits
+from runtime.ports import RowWrite, RowWriteAnswer
+from runtime.postgres_store.claims import DoubtfulClaims
+from runtime.postgres_store.datasets import facts_of
+from runtime.postgres_store.flush import Flush
+from runtime.postgres_store.named import load
+from runtime.postgres_store.pool import Database, Pool
+
+_SQL = load("slices")
+
+
+class PostgresSlices:
+    """SliceStore over Postgres."""
+
+    def __init__(self, pool: Pool, limits: Limits) -> None:
+        self._database = Database(pool, limits)
+        self._doubts = DoubtfulClaims(self._database, _SQL["release_claims"], limits.claims_in_doubt)
+
+    async def take(self, run_id: str, slice_id: SliceId, session_id: str) -> TakenSlice | None:
+        await self._doubts.give_back()
+        with self._doubts.claiming() as token:
+            values = {
+                "run_id": run_id,
+                "dataset_id": slice_id.dataset_id,
+                "page": slice_id.page,
+                "slice": slice_id.slice,
+                "session_id": session_id,
+                "claim": token,
+            }
+
+            async def work(
+                connection: AsyncConnection,
+            ) -> tuple[tuple[Any, ...] | None, list[tuple[Any, ...]]]:
+                async with connection.pipeline():
+                    taken = await connection.execute(_SQL["take"], values)
+                    rows = await connection.execute(_SQL["open_rows"], values)
+                    return await taken.fetchone(), await rows.fetchall()
+
+            taken, rows = await self._database.run("taking a slice", work)
+        if taken is None:
+            return None
+        return TakenSlice(
+            id=slice_id,
+            fence=taken[0],
+            facts=facts_of(taken[1:]),
+            rows=tuple(
+                InputRow(position=position, row_key=key, input=value) for position, key, value in rows
+            ),
+        )
+
+    async def give_back_doubtful(self) -> None:
+        """Free slices whose claim was never answered; for the process's heartbeat."""
+        await self._doubts.give_back()
+
+    async def flush(self, write: RowWrite) -> RowWriteAnswer:
+        return await self._database.run("writing rows", Flush(write).work)
+
+    async def release(self, held: Sequence[tuple[SliceId, int]]) -> None:
+        values = {
+            "dataset_ids": [one.dataset_id for one, _ in held],
+            "pages": [one.page for one, _ in held],
+            "slices": [one.slice for one, _ in held],
+            "fences": [fence for _, fence in held],
+        }
+
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(_SQL["release"], values)
+
+        if held:
+            await self._database.run("giving slices back", work)

@@ -1,0 +1,41 @@
+"""Inboxes: answers wait in one Redis list per session. Losing one costs a poll, never a result."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from redis.asyncio import Redis
+
+from runtime.model import answer_message
+from runtime.model.call import Answer
+from runtime.policy.limits import Limits
+from runtime.redis_store import keys
+from runtime.redis_store.scripts import reaching_redis
+
+
+class RedisInbox:
+    """The Inbox. One list element carries many answers."""
+
+    def __init__(self, redis: Redis, limits: Limits) -> None:
+        self._redis = redis
+        self._limits = limits
+
+    async def push(self, answers: Mapping[str, Sequence[Answer]]) -> None:
+        """Append answers by session in one round trip; outputs above `reply_inline_bytes` travel as STORED."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for session_id, given in answers.items():
+            key = keys.inbox(session_id)
+            pipeline.rpush(key, *answer_message.to_texts(given, self._limits))
+            pipeline.ltrim(key, -self._limits.inbox_messages, -1)
+            pipeline.expire(key, int(self._limits.inbox_ttl_s))
+        with reaching_redis("pushing answers"):
+            await pipeline.execute()
+
+    async def pop(self, session_id: str, timeout_s: float) -> list[Answer]:
+        """Answers in order of arrival; waits up to `timeout_s` for the first."""
+        key = keys.inbox(session_id)
+        with reaching_redis("reading an inbox"):
+            texts: Any = await self._redis.lpop(key, self._limits.inbox_pop)
+            if not texts:
+                first = await self._redis.blpop([key], timeout=timeout_s)
+                texts = [first[1]] if first else []
+        return [answer for text in texts for answer in answer_message.from_text(text)]

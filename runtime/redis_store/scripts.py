@@ -1,0 +1,58 @@
+"""Loads the Lua files and runs them by digest; one mapping of redis-py's errors to ours."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from runtime.errors import ServiceUnreachableError
+
+# A server that answers with one of these can't take our writes now; it may later.
+_NOT_WRITABLE = ("READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY", "CLUSTERDOWN")
+
+
+@cache
+def source(name: str) -> str:
+    """Text of `lua/<name>.lua` behind the shared prelude."""
+    folder = files("runtime.redis_store") / "lua"
+    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", name))
+
+
+@contextmanager
+def reaching_redis(doing: str) -> Iterator[None]:
+    """Turn what says that Redis can't serve us now into ServiceUnreachableError; a wrong command stays an error."""
+    try:
+        yield
+    except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+        raise ServiceUnreachableError(_sentence(doing, error)) from error
+    except ResponseError as error:
+        if not any(word in str(error) for word in _NOT_WRITABLE):
+            raise
+        raise ServiceUnreachableError(_sentence(doing, error)) from error
+
+
+def _sentence(doing: str, error: RedisError | OSError) -> str:
+    return f"Redis can't be reached for {doing} ({type(error).__name__}: {error}); it is tried again"
+
+
+class Script:
+    """One Lua operation. Safe to repeat, so the client may send it again after a lost connection."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._source = source(name)
+        self._digest = hashlib.sha1(self._source.encode(), usedforsecurity=False).hexdigest()
+
+    async def run(self, redis: "Redis", keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+        with reaching_redis(self.name):
+            try:
+                return await redis.execute_command("EVALSHA", self._digest, len(keys), *keys, *arguments)
+            except NoScriptError:
+                return await redis.execute_command("EVAL", self._source, len(keys), *keys, *arguments)

@@ -1,0 +1,185 @@
+"""Datasets, slices and receipts in memory."""
+
+from collections.abc import Sequence
+
+from runtime.errors import AttemptLostError, PlayVersionUnavailableError
+from runtime.model import json_value
+from runtime.model.call import Usage
+from runtime.model.dataset import OPEN_DATASETS, DatasetFacts, DatasetState, NewDataset, OpenDataset, SeedPage
+from runtime.model.receipt import Receipt, ReceiptState
+from runtime.model.row import OPEN_ROWS, InputRow, RowState
+from runtime.model.slice import SliceId, SliceState, TakenSlice
+from runtime.ports import RowWrite, RowWriteAnswer, SliceRows
+from runtime.testing.state import (
+    MemoryBoundary,
+    MemoryDataset,
+    MemoryPage,
+    MemoryRow,
+    MemorySlice,
+    MemoryState,
+)
+
+
+class MemoryDatasets:
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    async def open(self, new: NewDataset, attempt: int, op_key: str) -> OpenDataset:
+        self._state.held(new.run_id, attempt)
+        found = [
+            (dataset_id, one)
+            for dataset_id, one in self._state.datasets.items()
+            if one.new.run_id == new.run_id and one.new.key == new.key
+        ]
+        if not found:
+            found = [(len(self._state.datasets) + 1, MemoryDataset(new=new, op_key=op_key))]
+            self._state.datasets.update(found)
+        boundaries = self._state.boundaries.setdefault(new.run_id, {})
+        boundaries.setdefault(op_key, MemoryBoundary(kind="dataset"))
+        dataset_id, dataset = found[0]
+        if dataset.new.columns != new.columns:
+            raise PlayVersionUnavailableError(f"dataset {new.key!r} has other columns: columns never mix")
+        return OpenDataset(
+            dataset_id=dataset_id,
+            pages_seeded=len(dataset.pages),
+            pages_total=dataset.pages_total,
+            next_position=dataset.next_position,
+            rows_seeded=len(dataset.rows),
+            duplicates=dataset.duplicates,
+            input_digest=dataset.input_digest,
+        )
+
+    async def seed_page(self, page: SeedPage) -> int:
+        self._state.held(page.run_id, page.attempt)
+        dataset = self._state.datasets[page.dataset_id]
+        if page.page in dataset.pages and dataset.state in OPEN_DATASETS:
+            return len(page.rows) - sum(1 for _ in dataset.rows_of(dataset.pages[page.page]))
+        if dataset.state is not DatasetState.SEEDING or page.page != len(dataset.pages):
+            raise AttemptLostError(f"dataset {page.dataset_id} isn't seeding page {page.page}: stop quietly")
+        dataset.pages[page.page] = MemoryPage(first=page.first_position, end=page.end_position)
+        dataset.next_position, dataset.input_digest = page.end_position, page.input_digest
+        fresh = 0
+        for row in page.rows:
+            if row.row_key not in dataset.keys:
+                fresh += 1
+                dataset.keys.add(row.row_key)
+                value = json_value.loads(row.input)
+                dataset.rows[row.position] = MemoryRow(page=page.page, row_key=row.row_key, input=value)
+        dataset.duplicates += len(page.rows) - fresh
+        return len(page.rows) - fresh
+
+    async def finish_seeding(self, dataset_id: int, attempt: int) -> None:
+        dataset = self._state.datasets[dataset_id]
+        self._state.held(dataset.new.run_id, attempt)
+        if dataset.state is DatasetState.SEEDING:
+            dataset.state, dataset.pages_total = DatasetState.RUNNING, len(dataset.pages)
+        elif dataset.pages_total is None:
+            raise AttemptLostError(f"dataset {dataset_id} ended while it was seeded: stop quietly")
+
+    async def facts(self, dataset_id: int) -> DatasetFacts | None:
+        return self._state.facts(dataset_id) if dataset_id in self._state.datasets else None
+
+
+class MemorySlices:
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    async def take(self, run_id: str, slice_id: SliceId, session_id: str) -> TakenSlice | None:
+        dataset = self._state.datasets.get(slice_id.dataset_id)
+        one = None if dataset is None else dataset.slices.get((slice_id.page, slice_id.slice))
+        if dataset is None or one is None or dataset.new.run_id != run_id or self._state.is_over(dataset):
+            return None
+        if one.state is not SliceState.OPEN or self._state.is_live(one.session_id):
+            return None
+        if not self._state.is_live(session_id):
+            return None
+        one.session_id, one.taken_s = session_id, self._state.clock()
+        one.fence += 1
+        one.order += 1
+        rows = tuple(
+            InputRow(position=at, row_key=row.row_key, input=row.input)
+            for at, row in dataset.rows_of(one)
+            if row.state in OPEN_ROWS
+        )
+        return TakenSlice(
+            id=slice_id, fence=one.fence, facts=self._state.facts(slice_id.dataset_id), rows=rows
+        )
+
+    async def flush(self, write: RowWrite) -> RowWriteAnswer:
+        done: set[SliceId] = set()
+        lost: set[SliceId] = set()
+        ended: set[SliceId] = set()
+        for part in write.slices:
+            dataset = self._state.datasets[part.id.dataset_id]
+            one = dataset.slices.get((part.id.page, part.id.slice))
+            if one is None or one.fence != part.fence:
+                lost.add(part.id)
+                continue
+            if self._state.is_over(dataset):
+                ended.add(part.id)
+            if one.state is SliceState.OPEN and one.session_id != write.session_id:
+                lost.add(part.id)
+                continue
+            if one.state is SliceState.OPEN:
+                self._write(dataset, one, part)
+            if one.state is SliceState.DONE:
+                done.add(part.id)
+        self._state.usage.extend(write.usage)
+        for run_id, line in write.logs:
+            self._state.logs.setdefault((run_id, line.scope, line.n), line)
+        return RowWriteAnswer(done=frozenset(done), lost=frozenset(lost), ended=frozenset(ended))
+
+    async def release(self, held: Sequence[tuple[SliceId, int]]) -> None:
+        for slice_id, fence in held:
+            one = self._state.datasets[slice_id.dataset_id].slices[slice_id.page, slice_id.slice]
+            if one.fence == fence and one.state is SliceState.OPEN:
+                one.session_id = None
+
+    def _write(self, dataset: MemoryDataset, one: MemorySlice, part: SliceRows) -> None:
+        facts = part.facts
+        sheet = self._state.sheets.setdefault((facts.org_id, facts.play, facts.namespace), {})
+        for finished in part.rows:
+            row = dataset.rows.get(finished.position)
+            inside = one.first <= finished.position < one.end
+            if row is None or not inside or row.state not in OPEN_ROWS:
+                continue
+            row.state = finished.state
+            row.error = None if finished.error is None else json_value.loads(finished.error)
+            if finished.state is RowState.CANCELLED:
+                continue
+            known = sheet.get(finished.row_key)
+            row.superseded = known is not None and known["write_version"] > facts.write_version
+            if not row.superseded:
+                sheet[finished.row_key] = {
+                    "data": json_value.loads(finished.data),
+                    "cell_meta": json_value.loads(finished.cell_meta),
+                    "write_version": facts.write_version,
+                    "run_id": facts.run_id,
+                }
+        if part.final:
+            self._finish(dataset, one)
+
+    def _finish(self, dataset: MemoryDataset, one: MemorySlice) -> None:
+        if self._state.is_over(dataset):
+            for _, row in dataset.rows_of(one):
+                row.state = RowState.CANCELLED if row.state in OPEN_ROWS else row.state
+        if not dataset.has_open_row(one):
+            one.state, one.session_id = SliceState.DONE, None
+
+
+class MemoryReceipts:
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    async def read(self, keys: Sequence[str]) -> dict[str, Receipt]:
+        return {key: self._state.receipts[key] for key in keys if key in self._state.receipts}
+
+    async def commit(
+        self, session_id: str, receipts: Sequence[Receipt], usage: Sequence[Usage]
+    ) -> dict[str, Receipt]:
+        for new in receipts:
+            known = self._state.receipts.get(new.key)
+            if known is None or (known.state is not ReceiptState.COMPLETED and known.fence <= new.fence):
+                self._state.receipts[new.key] = new
+        self._state.usage.extend(usage)
+        return {one.key: self._state.receipts[one.key] for one in receipts}

@@ -1,0 +1,169 @@
+"""The decisions of settling and sweeping in memory."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from runtime.errors import AllRowsFailedError
+from runtime.model.dataset import ENDED_DATASETS, DatasetState, EndedDataset
+from runtime.model.operation import completed, failed
+from runtime.model.page import PageState
+from runtime.model.row import RowState
+from runtime.model.run import RunState
+from runtime.model.slice import SliceState
+from runtime.testing.state import MemoryDataset, MemorySlice, MemoryState, is_resumable
+
+
+class MemorySettling:
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    async def settle_page(self, dataset_id: int, page: int) -> bool:
+        dataset = self._state.datasets.get(dataset_id)
+        if dataset is None or page not in dataset.pages:
+            return False
+        if dataset.state in ENDED_DATASETS:
+            return self._state.wind(dataset, page)
+        for one in dataset.open_slices(page):
+            if not self._state.is_live(one.session_id) and not dataset.has_open_row(one):
+                one.state, one.session_id = SliceState.DONE, None
+        if dataset.pages[page].state not in (PageState.OUT, PageState.PARKED) or dataset.open_slices(page):
+            return False
+        dataset.pages[page].state = PageState.SETTLED
+        return True
+
+    async def claim_pages(self, dataset_id: int) -> list[int]:
+        dataset = self._state.datasets.get(dataset_id)
+        if dataset is None or dataset.state not in (DatasetState.SEEDING, DatasetState.RUNNING):
+            return []
+        end = min(len(dataset.pages), dataset.settled + self._state.limits.pages_in_flight)
+        dataset.next_page = max(dataset.next_page, end)
+        cut = [
+            number
+            for number, page in dataset.pages.items()
+            if number < dataset.next_page and page.state is PageState.SEEDED
+        ]
+        for number in cut:
+            self._cut(dataset, number)
+        return cut
+
+    async def due_slices(self, dataset_id: int, page: int, epoch: str, *, queue_empty: bool) -> list[int]:
+        dataset = self._state.datasets[dataset_id]
+        due = [
+            number
+            for (of, number), one in dataset.slices.items()
+            if of == page and not self._state.is_over(dataset) and self._is_due(one, epoch, queue_empty)
+        ]
+        for number in due:
+            one = dataset.slices[page, number]
+            one.sent_s, one.epoch = self._state.clock(), epoch
+            one.order += 1
+            one.sent_order = one.order
+        return sorted(due)
+
+    async def end_dataset(self, dataset_id: int) -> EndedDataset | None:
+        dataset = self._state.datasets.get(dataset_id)
+        if (
+            dataset is None
+            or dataset.state is not DatasetState.RUNNING
+            or dataset.settled != dataset.pages_total
+        ):
+            return None
+        value = self._outcome_value(dataset_id, dataset)
+        at_ms = int(self._state.clock() * 1000)
+        outcome = completed(value, at_ms=at_ms)
+        dataset.state = DatasetState.SETTLED
+        if value["failed"] and value["failed"] == value["rows"]:
+            dataset.state = DatasetState.FAILED
+            error = AllRowsFailedError(f"all {value['rows']} rows of dataset {value['dataset']!r} failed")
+            payload = {**error.to_payload(), "type": "AllRowsFailedError"}
+            outcome = failed({**payload, "dataset": value["dataset"], "rows": value["rows"]}, at_ms=at_ms)
+        run_id = dataset.new.run_id
+        self._state.resolve(run_id, dataset.op_key, outcome)
+        run_waits = self._state.runs[run_id].state is RunState.WAITING
+        return EndedDataset(run_id=run_id, dataset_id=dataset_id, run_waits=run_waits)
+
+    async def stale_pages(self, epoch: str, *, queue_empty: bool) -> list[tuple[str, int, int]]:
+        found: list[tuple[str, int, int]] = []
+        for dataset_id, dataset in self._state.datasets.items():
+            for number, page in dataset.pages.items():
+                if page.state is not PageState.SETTLED and self._is_stale(
+                    dataset, number, epoch, queue_empty
+                ):
+                    found.append((dataset.new.run_id, dataset_id, number))
+        return found[: self._state.limits.sweep_batch]
+
+    async def stale_datasets(self) -> list[int]:
+        window = self._state.limits.pages_in_flight
+        return [
+            dataset_id
+            for dataset_id, one in self._state.datasets.items()
+            if (
+                one.state in (DatasetState.SEEDING, DatasetState.RUNNING)
+                and one.next_page < min(len(one.pages), one.settled + window)
+            )
+            or (one.state is DatasetState.RUNNING and one.settled == one.pages_total)
+        ]
+
+    async def due_runs(self) -> list[str]:
+        now, sweep_s = self._state.clock(), self._state.limits.sweep_s
+        due = [
+            run_id
+            for run_id, run in self._state.runs.items()
+            if (run.hinted_s is None or run.hinted_s < now - sweep_s) and is_resumable(self._state, run)
+        ][: self._state.limits.sweep_batch]
+        for run_id in due:
+            self._state.runs[run_id].hinted_s = now
+        return due
+
+    async def resolve_timers(self) -> None:
+        for run_id in list(self._state.boundaries):
+            self._state.resolve_due(run_id)
+
+    async def run_of(self, dataset_id: int) -> str | None:
+        dataset = self._state.datasets.get(dataset_id)
+        return None if dataset is None else dataset.new.run_id
+
+    @asynccontextmanager
+    async def sweep_turn(self, name: str) -> AsyncIterator[bool]:
+        yield True
+
+    def _cut(self, dataset: MemoryDataset, number: int) -> None:
+        page, rows = dataset.pages[number], self._state.limits.slice_rows
+        page.state = PageState.OUT
+        for n, first in enumerate(range(page.first, page.end, rows)):
+            one = MemorySlice(first=first, end=min(first + rows, page.end))
+            if any(dataset.rows_of(one)):
+                dataset.slices[number, n] = one
+
+    def _is_due(self, one: MemorySlice, epoch: str, queue_empty: bool) -> bool:
+        if one.state is not SliceState.OPEN or self._state.is_live(one.session_id):
+            return False
+        limits = self._state.limits
+        stale_s = limits.sweep_s if queue_empty else limits.session_ttl_s
+        return (
+            one.sent_s is None
+            or one.epoch != epoch
+            or one.order > one.sent_order
+            or one.sent_s < self._state.clock() - stale_s
+        )
+
+    def _is_stale(self, dataset: MemoryDataset, number: int, epoch: str, queue_empty: bool) -> bool:
+        slices = dataset.open_slices(number)
+        if dataset.state in ENDED_DATASETS:
+            return not any(self._state.is_live(one.session_id) for one in slices)
+        if dataset.pages[number].state is PageState.SEEDED:
+            return number < dataset.next_page
+        return not slices or any(self._is_due(one, epoch, queue_empty) for one in slices)
+
+    def _outcome_value(self, dataset_id: int, dataset: MemoryDataset) -> dict[str, Any]:
+        return {
+            "dataset": dataset.new.key,
+            "namespace": dataset.new.namespace,
+            "dataset_id": dataset_id,
+            "rows": len(dataset.rows),
+            "completed": dataset.count(RowState.COMPLETED),
+            "failed": dataset.count(RowState.FAILED),
+            "duplicates": dataset.duplicates,
+            "superseded": sum(row.superseded for row in dataset.rows.values()),
+        }

@@ -1,0 +1,73 @@
+"""The contract's world over real Postgres; time passes by moving every stored moment back."""
+
+from typing import Any
+
+from runtime.model.dataset import DatasetState
+from runtime.model.row import RowState
+from runtime.postgres_store.datasets import PostgresDatasets
+from runtime.postgres_store.pool import Pool
+from runtime.postgres_store.receipts import PostgresReceipts
+from runtime.postgres_store.runs import PostgresRuns
+from runtime.postgres_store.sessions import PostgresSessions
+from runtime.postgres_store.settling import PostgresSettling
+from runtime.postgres_store.slices import PostgresSlices
+from runtime.postgres_store.status import PostgresStatus
+from tests.contract.stores_world import LIMITS, RowLook, StoresWorld
+
+_AGE = b"""
+with a as (update sessions set expires_at = expires_at - %(s)s * interval '1 second'),
+b as (
+  update slices set sent_at = sent_at - %(s)s * interval '1 second', taken_at = taken_at - %(s)s * interval '1 second'),
+c as (update runs set hinted_at = hinted_at - %(s)s * interval '1 second')
+update boundaries set due_at = due_at - %(s)s * interval '1 second'
+"""
+
+
+def postgres_world(pool: Pool) -> StoresWorld:
+    status = PostgresStatus(pool, LIMITS)
+
+    async def query(statement: bytes, *values: Any) -> list[tuple[Any, ...]]:
+        async with pool.connection() as connection:
+            return await (await connection.execute(statement, values)).fetchall()
+
+    async def age(seconds: float) -> None:
+        async with pool.connection() as connection:
+            await connection.execute(_AGE, {"s": float(seconds)})
+
+    async def rows(dataset_id: int) -> dict[int, RowLook]:
+        found = await query(
+            b"select position, state, superseded from run_rows where dataset_id = %s", dataset_id
+        )
+        return {at: RowLook(state=RowState(state), superseded=superseded) for at, state, superseded in found}
+
+    async def sheet(org_id: str, play: str, namespace: str) -> dict[str, Any]:
+        return {row.row_key: row.data for row in await status.sheet(org_id, play, namespace)}
+
+    async def dataset_state(dataset_id: int) -> DatasetState:
+        return DatasetState(
+            (await query(b"select state from datasets where dataset_id = %s", dataset_id))[0][0]
+        )
+
+    async def usage_items(run_id: str) -> int:
+        found = await status.run_status(run_id)
+        return sum(one.items for one in found.usage) if found else 0
+
+    async def log_messages(run_id: str) -> list[str]:
+        return [
+            line.message for line in sorted(await status.logs(run_id), key=lambda line: (line.scope, line.n))
+        ]
+
+    return StoresWorld(
+        sessions=PostgresSessions(pool, LIMITS),
+        runs=PostgresRuns(pool, LIMITS),
+        datasets=PostgresDatasets(pool, LIMITS),
+        settling=PostgresSettling(pool, LIMITS),
+        slices=PostgresSlices(pool, LIMITS),
+        receipts=PostgresReceipts(pool, LIMITS),
+        age=age,
+        rows=rows,
+        sheet=sheet,
+        dataset_state=dataset_state,
+        usage_items=usage_items,
+        log_messages=log_messages,
+    )

@@ -1,0 +1,44 @@
+"""The Celery app. Settings are read when the configuration is first needed, not at import."""
+
+from typing import Any
+
+from celery import Celery
+from kombu.entity import Queue
+from pydantic import ValidationError
+
+from broker_config.celery_config import celery_settings
+from broker_config.settings import Settings
+from runtime.errors import BadInputError
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Settings from the environment; raises BadInputError with one line per problem."""
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        lines = [_problem(problem["loc"], problem["msg"]) for problem in error.errors()]
+        raise BadInputError("settings are not complete:\n  " + "\n  ".join(lines)) from None
+
+
+def _problem(location: tuple[int | str, ...], message: str) -> str:
+    name = "PLAYLANE_" + "_".join(str(part) for part in location).upper()
+    if message == "Field required":
+        meaning = Settings.model_fields[str(location[0])].description
+        return f"{name} is not set ({meaning})"
+    return f"{name}: {message}"
+
+
+def _configuration() -> dict[str, Any]:
+    return celery_settings(load_settings())
+
+
+app = Celery(
+    "playlane",
+    include=["workers.control_tasks", "workers.play_tasks", "workers.row_tasks", "workers.lane_tasks"],
+)
+app.add_defaults(_configuration)
+
+
+def consume(queues: tuple[str, ...]) -> None:
+    """Make this process's worker consume exactly `queues`."""
+    app.conf.task_queues = [Queue(name, routing_key=name) for name in queues]

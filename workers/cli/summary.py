@@ -1,0 +1,70 @@
+"""A run's status as tables for people and as one JSON object for machines."""
+
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from runtime.model.status import RunStatus
+from runtime.policy.progress import fill
+
+
+def summary(status: RunStatus) -> list[Table]:
+    """One table of datasets and one of tools, those that there are."""
+    tables: list[Table] = []
+    if status.datasets:
+        tables.append(_datasets(status))
+    if status.usage:
+        tables.append(_tools(status))
+    return tables
+
+
+def status_json(status: RunStatus) -> dict[str, Any]:
+    """The whole status as a JSON object."""
+    return _plain(status)
+
+
+def _datasets(status: RunStatus) -> Table:
+    table = _table("dataset", "state", "rows", "completed", "failed", "cancelled", texts=2)
+    for one in status.datasets:
+        counts = (one.rows, one.completed, one.failed, one.cancelled)
+        table.add_row(Text(one.key), one.state.value, *(f"{count:,}" for count in counts))
+    return table
+
+
+def _tools(status: RunStatus) -> Table:
+    table = _table("tool", "calls", "batches", "full", "cached", "followed", "credits", texts=1)
+    for one in status.usage:
+        filled = fill([one])
+        table.add_row(
+            Text(one.tool),
+            f"{one.items:,}",
+            f"{one.batches:,}",
+            "-" if filled is None else f"{filled:.0%}",
+            f"{one.cached:,}",
+            f"{one.followed:,}",
+            f"{one.credits:,g}",
+        )
+    return table
+
+
+def _table(*names: str, texts: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for position, name in enumerate(names):
+        table.add_column(name, justify="left" if position < texts else "right", no_wrap=position >= texts)
+    return table
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

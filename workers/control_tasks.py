@@ -1,0 +1,58 @@
+"""Control tasks: validate, one transaction, publish what follows. Late ack: a killed worker's message returns."""
+
+from typing import Any
+
+import structlog
+
+from runtime.errors import BadInputError, UnknownPlayError
+from runtime.model.messages import parse_play_run, parse_run_cancel
+from runtime.model.run import NewRun
+from workers.app import app
+from workers.wiring import process
+
+log = structlog.get_logger()
+_LATE = {"acks_late": True, "reject_on_worker_lost": True}
+
+
+@app.task(name="plays.run", **_LATE)
+def run_play(**fields: Any) -> None:
+    """Admit a run (message v1). A refused message ends a new run as failed and touches no existing one."""
+    control = process().control
+    try:
+        message = parse_play_run(fields, input_bytes=control.limits.input_bytes)
+        control.plays.find(message.play)
+    except (BadInputError, UnknownPlayError) as error:
+        _refuse(fields, error)
+        return
+    process().bridge.call(control.admit(message.to_run()))
+
+
+@app.task(name="runs.cancel", **_LATE)
+def cancel_run(**fields: Any) -> None:
+    """End a run as cancelled, whoever holds it."""
+    try:
+        message = parse_run_cancel(fields)
+    except BadInputError as error:
+        log.error("message refused", action="runs.cancel", error=str(error))
+        return
+    process().bridge.call(process().control.cancel(message.run_id))
+
+
+@app.task(name="datasets.settle_page", **_LATE)
+def settle_page(run_id: str, dataset_id: int, page: int) -> None:
+    """The chord's body: only a hint, the tables decide."""
+    process().bridge.call(process().settling.settle(run_id, dataset_id, page))
+
+
+def _refuse(fields: dict[str, Any], error: BadInputError) -> None:
+    log.error("message refused", action="plays.run", error=str(error), run_id=str(fields.get("run_id"))[:200])
+    run_id = fields.get("run_id")
+    if not isinstance(run_id, str) or not run_id:
+        return
+    refused = NewRun(
+        run_id=run_id[:200],
+        org_id=str(fields.get("org_id") or "default")[:200],
+        play=str(fields.get("play"))[:100],
+        input=None,
+    )
+    process().bridge.call(process().control.refuse(refused, error.to_payload()))

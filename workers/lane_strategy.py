@@ -1,0 +1,109 @@
+"""Celery's hand-over for posts: ack at once, give the calls to the lane engine, and send the events that
+Celery's own strategy would send, or Flower shows nothing."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from celery.worker.strategy import proto1_to_proto2
+
+from runtime.errors import BadInputError, PlaylaneError
+from runtime.model import post_message
+from workers.wiring import WorkerProcess, process
+
+log = structlog.get_logger()
+Send = Callable[..., None]
+
+
+class PostEvents:
+    """The life of one post as Flower sees it."""
+
+    def __init__(self, send: Send, headers: dict[str, Any], name: str) -> None:
+        self._send = send
+        self._id = headers.get("id")
+        self._started = 0.0
+        self._received = {
+            "uuid": self._id,
+            "name": name,
+            "args": headers.get("argsrepr"),
+            "kwargs": headers.get("kwargsrepr"),
+            "root_id": headers.get("root_id"),
+            "parent_id": headers.get("parent_id"),
+            "retries": 0,
+            "eta": None,
+            "expires": None,
+        }
+
+    def received(self) -> None:
+        self._started = time.monotonic()
+        self._send("task-received", **self._received)
+        self._send("task-started", uuid=self._id)
+
+    def succeeded(self, calls: int) -> None:
+        self._send(
+            "task-succeeded", uuid=self._id, result=f"{calls} calls", runtime=time.monotonic() - self._started
+        )
+
+    def failed(self, error: BaseException) -> None:
+        self._send(
+            "task-failed", uuid=self._id, exception=f"{type(error).__name__}: {error}"[:500], traceback=""
+        )
+
+
+def hand_to_lane(task: Any, app: Any, consumer: Any, **_: Any) -> Callable[..., None]:
+    """The message handler of `lanes.execute`: called in the consumer thread for every post."""
+    lane_process = process()
+    eventer = consumer.event_dispatcher
+    send: Send = eventer.send if eventer is not None and eventer.enabled else _no_event
+
+    def on_message(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any, **_: Any) -> None:
+        ack(consumer_log, consumer.connection_errors)
+        headers = dict(message.headers or {})
+        events = PostEvents(lane_process.in_background(send), headers, task.name)
+        events.received()
+        try:
+            post = post_message.from_message(_kwargs(message, body)["post"])
+        except (BadInputError, KeyError, TypeError, ValueError) as error:
+            log.error("post refused", action="lane.refuse", error=str(error))
+            events.failed(error)
+            return
+        lane_process.bridge.submit(_execute(lane_process, post, events))
+
+    return on_message
+
+
+async def _execute(lane_process: WorkerProcess, post: Any, events: PostEvents) -> None:
+    try:
+        accepted = await lane_process.lane.accept(post)
+        await accepted.wait()
+    except PlaylaneError as error:
+        log.warning("post not answered; its callers will ask again", action="lane.post", error=str(error))
+        events.failed(error)
+    except Exception as error:
+        log.exception("post failed; its callers will ask again", action="lane.post")
+        events.failed(error)
+    else:
+        events.succeeded(len(post.calls))
+
+
+def _kwargs(message: Any, body: Any) -> dict[str, Any]:
+    if body is None:
+        return message.decode()[1]
+    return proto1_to_proto2(message, body)[0][1]
+
+
+def _no_event(_type: str, **_fields: Any) -> None:
+    """Events are off."""
+
+
+class _ConsumerLog:
+    """What kombu wants of a logger when an ack fails: the message returns and is harmless."""
+
+    def critical(self, text: str, *arguments: Any, **_: Any) -> None:
+        log.warning("ack failed; the post may come twice", action="lane.ack", error=text % arguments)
+
+    error = critical
+
+
+consumer_log = _ConsumerLog()

@@ -1,0 +1,45 @@
+"""One asyncio loop in one background thread, made lazily per process (so prefork works too)."""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """Submits coroutines to the process's loop from plain threads."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="playlane-loop", daemon=True)
+        self._thread.start()
+
+    @property
+    def thread_id(self) -> int:
+        """The loop's thread, for naming the line that blocks it."""
+        return self._thread.ident or 0
+
+    def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run `work` on the loop and wait for its result; a timeout cancels it and raises TimeoutError."""
+        future = self.submit(work)
+        try:
+            return future.result(timeout_s)
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        """Run `work` on the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()

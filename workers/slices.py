@@ -1,0 +1,38 @@
+"""One slice from message to publish: take, recover the columns, run, settle."""
+
+import structlog
+
+from runtime.engine.row_writer import SliceEnd
+from runtime.errors import PlayVersionUnavailableError, RunFatalError
+from runtime.model.slice import SliceId, TakenSlice
+from workers.wiring import WorkerProcess
+
+log = structlog.get_logger()
+
+
+def run_slice_once(process: WorkerProcess, run_id: str, dataset_id: int, page: int, number: int) -> None:
+    """Run the slice if it is free. Errors give it back; a fatal one ends its run first."""
+    slices, bridge = process.slices, process.bridge
+    taken = bridge.call(slices.take(run_id, SliceId(dataset_id=dataset_id, page=page, slice=number)))
+    if taken is None:
+        return
+    try:
+        program = process.recover(taken)
+    except BaseException as error:
+        bridge.call(slices.give_back(taken))
+        _end_if_fatal(process, taken, error)
+        raise
+    try:
+        end = bridge.call(slices.run(taken, program))
+    except RunFatalError as error:
+        _end_if_fatal(process, taken, error)
+        raise
+    if end != SliceEnd.ENDED:
+        bridge.call(process.settling.settle(run_id, dataset_id, page))
+
+
+def _end_if_fatal(process: WorkerProcess, taken: TakenSlice, error: BaseException) -> None:
+    """A run that can't go on anywhere fails; another version of the play may be on another worker."""
+    if isinstance(error, RunFatalError) and not isinstance(error, PlayVersionUnavailableError):
+        log.error("run ended by a row", action="run.fail", run_id=taken.facts.run_id, error=str(error))
+        process.bridge.call(process.runs.fail(taken.facts.run_id, error.to_payload()))
