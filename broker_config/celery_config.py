@@ -45,7 +45,8 @@ def celery_settings(settings: Settings) -> dict[str, Any]:
         "worker_disable_prefetch": True,
         # Flower tells the truth only with events.
         "worker_send_task_events": True,
-        "task_send_sent_event": True,
+        # Off: it would publish one more message for every message sent; received and started tell the same.
+        "task_send_sent_event": False,
         # Logs are ours (structlog); prints of plays stay prints.
         "worker_hijack_root_logger": False,
         "worker_redirect_stdouts": False,

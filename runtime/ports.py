@@ -276,7 +276,9 @@ class LeaseStore(Protocol):
         """The session ends: its heartbeat key goes, so its leases are dead."""
         ...
 
-    async def claim(self, session_id: str, receipt_keys: Sequence[str], floors: Mapping[str, int]) -> list[Claim]:
+    async def claim(
+        self, session_id: str, receipt_keys: Sequence[str], floors: Mapping[str, int]
+    ) -> list[Claim]:
         """One script for all keys, aligned. fence = max(Redis time in us, last + 1, floor)."""
         ...
 

@@ -218,7 +218,10 @@ class MemoryInbox:
     async def push(self, answers: Mapping[str, Sequence[Answer]]) -> None:
         self._redis.reach()
         for session_id, given in answers.items():
-            self._redis.inboxes[session_id] += answer_message.to_texts(given, self._redis.limits)
+            limits = self._redis.limits
+            self._redis.inboxes[session_id] += answer_message.to_texts(
+                given, inline_bytes=limits.reply_inline_bytes, message_bytes=limits.reply_message_bytes
+            )
 
     async def pop(self, session_id: str, timeout_s: float) -> list[Answer]:
         self._redis.reach()

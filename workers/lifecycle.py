@@ -1,6 +1,7 @@
 """A worker process from start to end: session, sweeps, renewal, drain on SIGTERM."""
 
 import asyncio
+import gc
 import logging
 import os
 import secrets
@@ -24,6 +25,7 @@ from workers.wiring import WorkerProcess, load_plays, process, set_role
 log = structlog.get_logger()
 CONCURRENCY = {"control": 8, "plays": 8, "rows": 32, "lanes": 1}
 LANE_PREFETCH = 64
+GC_THRESHOLD = 20_000
 
 
 def run_worker(
@@ -50,6 +52,9 @@ def run_worker(
         without_gossip=True,
         quiet=True,
     )
+    gc.collect()
+    gc.freeze()  # what is loaded now lives as long as the process: no collection looks at it again
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
     worker.start()
     return worker.exitcode or 0
 
@@ -190,15 +195,20 @@ class Life:
     def _renew_leases(self) -> None:
         part = self.process
         self._heartbeat.beat(part.session_id)
-        if part.role == "lanes":
-            part.bridge.submit(self._renew_lane())
+        part.bridge.submit(self._renew_on_loop())
 
-    async def _renew_lane(self) -> None:
+    async def _renew_on_loop(self) -> None:
+        """The part of a heartbeat that needs the loop: what Redis lost, and claims that were never answered."""
         part = self.process
         try:
-            await part.stores.leases.renew(part.session_id, *part.lane.held())
+            if part.role == "lanes":
+                await part.stores.leases.renew(part.session_id, *part.lane.held())
+            elif part.role == "plays":
+                await part.stores.runs.give_back_doubtful()
+            elif part.role == "rows":
+                await part.stores.slices.give_back_doubtful()
         except PlaylaneError as error:
-            log.warning("leases not renewed", action="leases.renew", error=str(error))
+            log.warning("heartbeat not complete", action="session.renew", error=str(error))
 
     def _too_late(self) -> None:
         log.error("the grace is over; what is left goes on elsewhere", action="process.exit")

@@ -98,6 +98,17 @@ class Caller:
             counts[0] += part.cached
             counts[1] += part.followed
 
+    async def store_usage(self) -> None:
+        """Write the counts where no row writer does: in a process that runs bodies."""
+        usage = self.take_usage()
+        if not usage:
+            return
+        try:
+            await self._receipts.commit(self._session_id, (), usage)
+        except ServiceUnreachableError as error:
+            self.give_back_usage(usage)
+            log.warning("usage not stored yet", action="caller.usage", error=str(error))
+
     # ---- from receipts to posts
 
     def _gather(self) -> None:

@@ -13,6 +13,7 @@ from runtime.engine.lane_book import Accepted, Item, LaneBook
 from runtime.engine.lane_commit import Committer
 from runtime.engine.lane_flight import Flight, Slot
 from runtime.engine.lane_parts import LaneParts
+from runtime.engine.lane_reply import Reply
 from runtime.engine.lane_spec import BatchSpec, SpecKey, spec_key
 from runtime.engine.lane_takeover import Takeover
 from runtime.errors import ServiceUnreachableError
@@ -46,7 +47,8 @@ class LaneEngine:
         self._parts = parts
         self._book = LaneBook(parts)
         self._committer = Committer(parts)
-        self._flow = BatchFlow(parts, self._book, self._committer)
+        self._reply = Reply(parts, self._book, self._committer)
+        self._flow = BatchFlow(parts, self._book, self._reply)
         self._takeover = Takeover(parts, self._book, self._flow, self._spawn)
         self._admission = Admission(
             parts, self._book, self._committer, enqueue=self._enqueue, adopt=self._takeover.start
@@ -78,8 +80,10 @@ class LaneEngine:
     async def sweep(self) -> None:
         """Look for batches of dead sessions, calls of ended runs, and what a store's absence left undone."""
         try:
+            await self._reply.store_again()
+            if self._flow.is_stopped:
+                return
             await self._book.release_again()
-            await self._flow.store_again()
             await self._drop_ended()
             if not self._admission.is_closed:
                 await self._takeover.sweep()
@@ -109,10 +113,10 @@ class LaneEngine:
             queued=len(self._coalescer),
             held=len(self._book.items),
             on_the_wire=len(self._book.batches),
-            batches=self._flow.batches,
-            calls=self._flow.calls,
-            capacity=self._flow.capacity,
-            uncommitted=sum(len(receipts) for _flight, receipts in self._flow.uncommitted),
+            batches=self._reply.batches,
+            calls=self._reply.calls,
+            capacity=self._reply.capacity,
+            uncommitted=sum(len(receipts) for _flight, receipts in self._reply.uncommitted),
             prevented=self._book.prevented,
             commits_work=self._committer.is_open,
         )
@@ -122,6 +126,7 @@ class LaneEngine:
     def _enqueue(self, items: Sequence[Item], lane: str, specs: dict[SpecKey, BatchSpec]) -> None:
         groups: dict[tuple[str, str, str | None, str], list[Item]] = {}
         for item in items:
+            item.is_queued = True
             call = item.call
             spec = specs[spec_key(call)]
             group = (call.org_id, call.tool, call.integration_mode, spec.strategy.bucket(call.input))
@@ -154,17 +159,19 @@ class LaneEngine:
         slot = Slot(self._parts, bucket.lane, bucket.org_id)
         try:
             try:
-                await slot.take(
-                    min(self._coalescer.waiting(bucket), self._specs[bucket].strategy.max_batch_size)
-                )
-                await self._committer.wait_open()
+                await slot.take(min(self._coalescer.waiting(bucket), spec.strategy.max_batch_size))
+                is_open = await self._commits_work()
             except BaseException:
                 self._coalescer.give_back_ticket(bucket)
                 raise
             finally:
                 self._leave_line()
             spec = self._specs.get(bucket, spec)
-            items = await self._payable(self._coalescer.take(bucket))
+            items = self._coalescer.take(bucket)
+            if not is_open:
+                await self._book.give_back(items)
+                return
+            items = await self._book.refuse_stopped(items)
             if not self._coalescer.waiting(bucket):
                 self._specs.pop(bucket, None)
             self._pump()
@@ -173,16 +180,14 @@ class LaneEngine:
         finally:
             slot.free()
 
-    async def _payable(self, items: list[Item]) -> list[Item]:
-        """Without the calls that only stopped runs wait for."""
-        stopped = self._book.stopped_runs
-        if not stopped:
-            return items
-        refused = [item for item in items if all(waiter.run_id in stopped for waiter in item.waiters)]
-        self._book.prevented += len(refused)
-        for item in refused:
-            await self._book.fail([item], stopped[item.waiters[0].run_id])
-        return [item for item in items if item.waiters]
+    async def _commits_work(self) -> bool:
+        """Wait for the store to take outcomes again; False if that took too long."""
+        try:
+            await self._committer.wait_open()
+        except ServiceUnreachableError as error:
+            log.warning("queued calls given back", action="lane.give_back", error=str(error))
+            return False
+        return True
 
     async def _drop_ended(self) -> None:
         """Give back queued calls that no live run waits for."""

@@ -54,13 +54,17 @@ class Admission:
             await self._admit(post.lane, items)
         except ServiceUnreachableError as error:
             log.warning("post given back", action="lane.give_back", post_id=post.post_id, error=str(error))
-            await self._book.give_back([item for item in items if self._is_here(item)])
-        except BaseException:
-            self._book.leave([item for item in items if self._is_here(item)])
+            await self._book.give_back(self._unsettled(items))
+        except Exception:
+            # An error of ours: not returned, or the post would come back at once for ever.
+            unsettled = self._unsettled(items)
+            leases = [item.lease for item in unsettled if item.fence]
+            self._book.leave(unsettled)
+            await self._book.release(leases)
             raise
 
     async def _admit(self, lane: str, items: list[Item]) -> None:
-        items = await self._refuse_stopped(items)
+        items = await self._book.refuse_stopped(items)
         specs, items = await self._specs(items)
         started_ms = self._parts.clock.now_ms()
         while items and not self.is_closed:
@@ -76,16 +80,6 @@ class Admission:
                 items = [item for item in items if self._is_here(item)]
         if items:
             await self._book.give_back(items)
-
-    async def _refuse_stopped(self, items: list[Item]) -> list[Item]:
-        """Runs that were stopped pay for nothing more."""
-        stopped = self._book.stopped_runs
-        refused = [item for item in items if stopped and all(w.run_id in stopped for w in item.waiters)]
-        if not refused:
-            return items
-        self._book.prevented += len(refused)
-        await self._book.fail(refused, stopped[refused[0].call.run_id])
-        return [item for item in items if self._is_here(item)]
 
     async def _specs(self, items: list[Item]) -> tuple[dict[SpecKey, BatchSpec], list[Item]]:
         """Batch strategies of the items' tools; calls of a tool that can't be looked up are answered."""
@@ -187,6 +181,9 @@ class Admission:
             self._book.leave(items)
             return
         await clock.sleep(min(limits.heartbeat_s, limits.session_ttl_s / 3) * 1000)
+
+    def _unsettled(self, items: list[Item]) -> list[Item]:
+        return [item for item in items if self._is_here(item) and not item.is_queued]
 
     def _is_here(self, item: Item) -> bool:
         return self._book.items.get(item.call.key) is item

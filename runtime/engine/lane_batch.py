@@ -1,22 +1,21 @@
-"""A batch from its ticket to its answers: seal, send, commit, reply."""
+"""A batch from its due ticket to its outcomes: seal, send, retry, split; then its reply."""
 
+import asyncio
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
 import structlog
 
-from runtime.engine.lane_book import LaneBook, answer_of, outgoing
-from runtime.engine.lane_commit import Committer
+from runtime.engine.lane_book import Item, LaneBook
 from runtime.engine.lane_flight import Flight, Slot, Stage
-from runtime.engine.lane_outcomes import failed_outcomes, receipts_of, usage_of
+from runtime.engine.lane_outcomes import failed_outcomes
 from runtime.engine.lane_parts import LaneParts
+from runtime.engine.lane_reply import Reply
 from runtime.errors import ExecuteFailedError, PersistenceLostError, RunHaltedError, ServiceUnreachableError
-from runtime.model.call import Answer, AnswerState
 from runtime.model.failure import Failure
 from runtime.model.lease import BatchRecord
 from runtime.model.outcome import ItemOutcome, all_unknown
-from runtime.model.receipt import Receipt, ReceiptState
 from runtime.policy import retrying
 from runtime.policy.batching import halves
 
@@ -26,22 +25,18 @@ log = structlog.get_logger()
 class BatchFlow:
     """Sends batches. Between the seal and the request nothing is awaited but a test's fault point."""
 
-    def __init__(self, parts: LaneParts, book: LaneBook, committer: Committer) -> None:
+    def __init__(self, parts: LaneParts, book: LaneBook, reply: Reply) -> None:
         self._parts = parts
         self._book = book
-        self._committer = committer
+        self._reply = reply
         self.is_stopped = False  # a lost session: nothing further is sent
-        self.uncommitted: list[tuple[Flight, list[Receipt]]] = []
-        self.batches = 0
-        self.calls = 0
-        self.capacity = 0
 
     async def fly(self, flight: Flight) -> None:
         """From a due ticket to the answers; whatever happens every item is answered, given back or left."""
         try:
             await self._fly(flight)
         except PersistenceLostError as error:
-            await self._latch(flight, error)
+            await self._reply.latch(flight, error)
         except ServiceUnreachableError as error:
             log.warning(
                 "batch given up",
@@ -57,28 +52,9 @@ class BatchFlow:
         finally:
             flight.slot.free()
 
-    async def store_again(self) -> None:
-        """Store outcomes that a latch kept; called by sweeps."""
-        kept, self.uncommitted = self.uncommitted, []
-        for flight, receipts in kept:
-            try:
-                await self._parts.receipts.commit(
-                    self._parts.session_id, receipts, usage_of(flight, flight.outcomes)
-                )
-            except ServiceUnreachableError as error:
-                log.warning(
-                    "outcomes still not stored", action="lane.latch", calls=len(receipts), error=str(error)
-                )
-                self.uncommitted.append((flight, receipts))
-                continue
-            leases = [
-                self._book.kept.pop(receipt.key) for receipt in receipts if receipt.key in self._book.kept
-            ]
-            await self._book.release(leases, flight.record.batch_id if flight.record else None)
-
     async def _fly(self, flight: Flight) -> None:
         if flight.stage is Stage.ANSWERED:
-            await self._settle(flight)
+            await self._reply.settle(flight)
             return
         if not await self._seal(flight):
             return
@@ -90,7 +66,7 @@ class BatchFlow:
         flight.outcomes = split
         flight.stage = Stage.ANSWERED
         await self._parts.fault("lane.after_answer")
-        await self._settle(flight)
+        await self._reply.settle(flight)
 
     # ---- seal
 
@@ -226,51 +202,17 @@ class BatchFlow:
         if flight.record is not None:
             await self._book.release([], flight.record.batch_id)
         flight.slot.free()
-        for half in halves(flight.items):
-            slot = Slot(self._parts, flight.slot.lane, flight.slot.scope)
-            await slot.take(len(half))
-            await self.fly(Flight(slot=slot, lane=flight.lane, spec=flight.spec, items=list(half)))
+        await asyncio.gather(*(self._fly_half(flight, half) for half in halves(flight.items)))
 
-    # ---- commit and reply
-
-    async def _settle(self, flight: Flight) -> None:
-        receipts = receipts_of(flight, self._parts.limits)
-        stored = await self._committer.commit(receipts, usage_of(flight, flight.outcomes))
-        flight.stage = Stage.COMMITTED
-        await self._parts.fault("lane.after_commit")
-        flight.slot.free()
-        self._count(flight)
-        out = outgoing()
-        leases = [item.lease for item in flight.items]
-        for item, receipt in zip(flight.items, receipts, strict=True):
-            self._book.answer(item, answer_of(_served(receipt, stored[receipt.key]), cached=False), out)
-        await self._book.release(leases, flight.record.batch_id if flight.record else None)
-        await self._book.push(out)
-
-    def _count(self, flight: Flight) -> None:
-        self.batches += 1
-        self.calls += len(flight.items)
-        self.capacity += flight.spec.strategy.max_batch_size
+    async def _fly_half(self, whole: Flight, items: Sequence[Item]) -> None:
+        slot = Slot(self._parts, whole.slot.lane, whole.slot.scope)
+        try:
+            await slot.take(len(items))
+            await self.fly(Flight(slot=slot, lane=whole.lane, spec=whole.spec, items=list(items)))
+        finally:
+            slot.free()
 
     # ---- when it breaks
-
-    async def _latch(self, flight: Flight, error: PersistenceLostError) -> None:
-        """Postgres stayed away: the members' runs stop; leases, record and outcomes are kept for a sweep."""
-        log.error(
-            "persistence latch",
-            action="lane.latch",
-            lane=flight.lane,
-            calls=len(flight.items),
-            error=str(error),
-        )
-        payload = {**error.to_payload(), "retryable": False}
-        self._book.stop_runs({w.run_id for item in flight.items for w in item.waiters}, payload)
-        self.uncommitted.append((flight, receipts_of(flight, self._parts.limits)))
-        out = outgoing()
-        for item in flight.items:
-            self._book.kept[item.call.key] = item.lease
-            self._book.answer(item, Answer(key=item.call.key, state=AnswerState.FAILED, error=payload), out)
-        await self._book.push(out)
 
     async def _rescue(self, flight: Flight) -> None:
         """An error of ours: what was not sent is given back; what may have been paid ends as it is known."""
@@ -291,9 +233,9 @@ class BatchFlow:
             ).outcomes
             flight.stage = Stage.ANSWERED
         try:
-            await self._settle(flight)
+            await self._reply.settle(flight)
         except PersistenceLostError as error:
-            await self._latch(flight, error)
+            await self._reply.latch(flight, error)
 
     def _log_failure(self, flight: Flight, failure: Failure, action: retrying.Action, attempt: int) -> None:
         log.warning(
@@ -307,10 +249,3 @@ class BatchFlow:
             attempt=attempt,
             then=type(action).__name__,
         )
-
-
-def _served(ours: Receipt, stored: Receipt) -> Receipt:
-    """A completed receipt is served whoever stored it; else the live outcome serves its caller."""
-    if stored.state is ReceiptState.COMPLETED:
-        return stored
-    return ours

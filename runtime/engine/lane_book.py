@@ -73,6 +73,7 @@ class Item:
 
     call: Call
     fence: int = 0
+    is_queued: bool = False  # in a bucket or beyond: no longer the admission's
     waiters: list[Waiter] = field(default_factory=list)
 
     @property
@@ -192,6 +193,22 @@ class LaneBook:
             keys = [member["key"] for member in record.members]
             if not any(key in self.items or key in self.kept for key in keys):
                 await self.release([], record.batch_id)
+
+    async def refuse_stopped(self, items: Sequence[Item]) -> list[Item]:
+        """Answer calls that only stopped runs wait for, unsent; returns the others."""
+        if not self.stopped_runs:
+            return list(items)
+        wanted: list[Item] = []
+        refused: dict[str, list[Item]] = defaultdict(list)
+        for item in items:
+            if all(waiter.run_id in self.stopped_runs for waiter in item.waiters):
+                refused[item.waiters[0].run_id if item.waiters else item.call.run_id].append(item)
+            else:
+                wanted.append(item)
+        for run_id, theirs in refused.items():
+            self.prevented += len(theirs)
+            await self.fail(theirs, self.stopped_runs[run_id])
+        return wanted
 
     def stop_runs(self, run_ids: Iterable[str], error: dict[str, Any]) -> None:
         """No further call of these runs is made; the oldest are forgotten beyond the bound."""

@@ -29,22 +29,24 @@ class Outcomes:
 
 
 class Committer:
-    """One statement at a time. While it struggles the lane admits nothing."""
+    """One statement at a time. From the first that fails to the next that works the lane admits and sends nothing."""
 
     def __init__(self, parts: LaneParts) -> None:
         self._parts = parts
         self._waiting: deque[Outcomes] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._open = asyncio.Event()
-        self._open.set()
+        self.is_open = True
 
     async def wait_open(self) -> None:
-        """Wait while a commit is being retried; bounded by the retry's own bound."""
-        await self._open.wait()
-
-    @property
-    def is_open(self) -> bool:
-        return self._open.is_set()
+        """Wait while commits fail, a latch included; raises ServiceUnreachableError at its bound."""
+        limits, clock = self._parts.limits, self._parts.clock
+        started_ms = clock.now_ms()
+        while not self.is_open:
+            if clock.now_ms() - started_ms >= limits.commit_retry_ms + limits.lane_wait_ms:
+                raise ServiceUnreachableError(
+                    "outcomes can't be stored, so nothing further is sent; it is tried again"
+                )
+            await clock.sleep(limits.lane_retry_ms)
 
     async def commit(self, receipts: Sequence[Receipt], usage: Sequence[Usage]) -> Stored:
         """What is stored for every key now. Raises PersistenceLostError after `commit_retry_ms`."""
@@ -92,33 +94,36 @@ class Committer:
                     {receipt.key: stored[receipt.key] for receipt in outcomes.receipts}
                 )
 
-    async def _persist(self, group: list[Outcomes]) -> Stored:
+    async def store(
+        self, receipts: Sequence[Receipt], usage: Sequence[Usage], *, is_repeat: bool = False
+    ) -> Stored:
+        """One try. A repeat reads back first; usage goes with the first statement that stores anything."""
         parts = self._parts
+        stored = await self._read_back(receipts) if is_repeat else {}
+        if not stored:
+            stored = await parts.receipts.commit(parts.session_id, receipts, usage)
+        short = [receipt for receipt in receipts if receipt.key not in stored]
+        if short:
+            stored = stored | await parts.receipts.commit(parts.session_id, short, ())
+        if any(receipt.key not in stored for receipt in short):
+            raise ServiceUnreachableError(
+                f"some of {len(receipts)} outcomes were not stored; they are tried again"
+            )
+        self.is_open = True
+        return stored
+
+    async def _persist(self, group: list[Outcomes]) -> Stored:
         receipts = [receipt for outcomes in group for receipt in outcomes.receipts]
         usage = [part for outcomes in group for part in outcomes.usage]
-        started_ms = parts.clock.now_ms()
+        started_ms = self._parts.clock.now_ms()
         is_repeat = False
-        try:
-            while True:
-                try:
-                    stored = await self._read_back(receipts) if is_repeat else {}
-                    if not stored:
-                        stored = await parts.receipts.commit(parts.session_id, receipts, usage)
-                    short = [receipt for receipt in receipts if receipt.key not in stored]
-                    if not short:
-                        return stored
-                    receipts_left, usage = short, []
-                    stored |= await parts.receipts.commit(parts.session_id, receipts_left, usage)
-                    if all(receipt.key in stored for receipt in receipts):
-                        return stored
-                    error: Exception = ServiceUnreachableError(f"{len(short)} outcomes were not stored")
-                except ServiceUnreachableError as unreachable:
-                    error = unreachable
-                self._open.clear()
+        while True:
+            try:
+                return await self.store(receipts, usage, is_repeat=is_repeat)
+            except ServiceUnreachableError as error:
+                self.is_open = False
                 is_repeat = True
                 await self._wait_or_give_up(error, started_ms, len(receipts))
-        finally:
-            self._open.set()
 
     async def _wait_or_give_up(self, error: Exception, started_ms: float, receipts: int) -> None:
         parts = self._parts

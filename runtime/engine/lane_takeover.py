@@ -43,7 +43,8 @@ class Takeover:
         if known is not None:
             known.extend(waiting)
             return
-        if batch_id in self._book.batches and not waiting:
+        if batch_id in self._book.batches:
+            self._book.leave(waiting)
             return
         self._waiting[batch_id] = list(waiting)
         self._spawn(self._take(batch_id))
@@ -99,7 +100,7 @@ class Takeover:
         item = self._book.items.get(call.key)
         if item is None:
             item = self._book.items[call.key] = Item(call=call)
-        item.call, item.fence = call, fence
+        item.call, item.fence, item.is_queued = call, fence, True
         known = {waiter.inbox for waiter in item.waiters}
         recorded = [
             Waiter(inbox, run_id, None) for inbox, run_id in member.get("inboxes", ()) if inbox not in known

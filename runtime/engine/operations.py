@@ -21,6 +21,8 @@ class BodyTools(Protocol):
 
     async def execute(self, context: CallContext, tool: str, input: Any) -> tuple[Any, bool]: ...
 
+    async def store_usage(self) -> None: ...
+
 
 class Operations:
     """One method: `perform`."""
@@ -53,7 +55,12 @@ class Operations:
                 handle = await asyncio.to_thread(scan_csv, op.args["path"], self._limits)
                 return {"ok": handle.to_json()}
             case OpKind.TOOL:
-                value, _ = await self._tools.execute(_call_context(run), op.args["tool"], op.args["input"])
+                try:
+                    value, _ = await self._tools.execute(
+                        _call_context(run), op.args["tool"], op.args["input"]
+                    )
+                finally:
+                    await self._tools.store_usage()
                 return {"ok": {"json": json_value.dumps(value).decode()}}  # as text: a store may reorder keys
             case OpKind.TIMER:
                 await self._runs.arm_timer(run.run_id, run.attempt, op.key, op.args["delay_ms"] / 1000)

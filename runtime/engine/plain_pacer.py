@@ -51,16 +51,19 @@ class PlainPacer:
         else:
             self._waiting[lane].remove(granted)
             granted.cancel()
+            if not self._waiting[lane]:
+                del self._waiting[lane]
         self._grant()
 
     def _grant(self) -> None:
-        """Lanes take turns for the places that are free overall."""
-        for lane in list(self._waiting):
-            queue = self._waiting[lane]
-            while queue and self._total < self._groups and self._in_use[lane] < self._groups_of(lane):
-                self._in_use[lane] += 1
-                self._total += 1
-                queue.popleft().set_result(None)
-            del self._waiting[lane]
+        """Lanes take turns for the places that are free overall: who got one goes to the end."""
+        while self._total < self._groups:
+            lane = next((name for name in self._waiting if self._in_use[name] < self._groups_of(name)), None)
+            if lane is None:
+                return
+            queue = self._waiting.pop(lane)
+            self._in_use[lane] += 1
+            self._total += 1
+            queue.popleft().set_result(None)
             if queue:
-                self._waiting[lane] = queue  # to the end: the next lane is asked first
+                self._waiting[lane] = queue

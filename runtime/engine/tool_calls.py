@@ -7,7 +7,9 @@ from typing import Any
 from runtime.engine.caller import Caller
 from runtime.errors import (
     JsonValueError,
-    ToolCallError,
+    PersistenceLostError,
+    PlaylaneError,
+    RunHaltedError,
     ToolOutcomeUnknownError,
     ToolRejectedError,
     tool_call_error,
@@ -54,6 +56,10 @@ class ToolCalls:
         call = self._call(context, metadata, input)
         answer = await self._caller.call(call, self._lane_of(metadata.provider))
         return self._value(tool, answer), answer.cached
+
+    async def store_usage(self) -> None:
+        """Write what calls outside rows have used so far."""
+        await self._caller.store_usage()
 
     def _check(self, tool: str, input: Any) -> None:
         if not isinstance(tool, str) or not tool:
@@ -110,5 +116,10 @@ class ToolCalls:
             )
         raise self._failure(payload)
 
-    def _failure(self, payload: dict[str, Any]) -> ToolCallError:
+    def _failure(self, payload: dict[str, Any]) -> PlaylaneError:
+        """Two codes end the run: nothing more may be paid, or what is paid can't be kept."""
+        if payload.get("code") == RunHaltedError.code:
+            return RunHaltedError(str(payload.get("message")))
+        if payload.get("code") == PersistenceLostError.code:
+            return PersistenceLostError(str(payload.get("message")))
         return tool_call_error(payload)

@@ -7,20 +7,19 @@ import orjson
 
 from runtime.errors import BadInputError
 from runtime.model.call import Answer, AnswerState
-from runtime.policy.limits import Limits
 
 VERSION = 1
 
 
-def to_texts(answers: Sequence[Answer], limits: Limits) -> list[bytes]:
-    """As few messages as `reply_message_bytes` allows, at least one."""
+def to_texts(answers: Sequence[Answer], *, inline_bytes: int, message_bytes: int) -> list[bytes]:
+    """As few messages as `message_bytes` allows, at least one; outputs above `inline_bytes` stay in their receipt."""
     texts: list[bytes] = []
     rows: list[list[Any]] = []
     size = 0
     for answer in answers:
-        row = _row(answer, limits.reply_inline_bytes)
+        row = _row(answer, inline_bytes)
         size += len(row[2] or "") + 200
-        if rows and size > limits.reply_message_bytes:
+        if rows and size > message_bytes:
             texts.append(_text(rows))
             rows, size = [], len(row[2] or "") + 200
         rows.append(row)

@@ -22,6 +22,10 @@ class Limits:
     # pages and slices
     slice_rows: int = 100
     slices_per_page: int = 5
+    cheap_slices: tuple[tuple[float, int], ...] = (
+        (1_500.0, 500),
+        (400.0, 250),
+    )  # (rows/s so far, rows a slice)
     pages_in_flight: int = 4
     slices_per_row_process: int = 32
     page_bytes: int = 64 * MIB

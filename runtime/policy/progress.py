@@ -1,4 +1,4 @@
-"""How a run gets on, from two looks at it: counts, rates, time left, and the lines that say so."""
+"""How a run gets on, from some looks at it: counts, rates, time left, and the lines that say so."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,11 +41,12 @@ class DatasetProgress:
         return ", ".join(parts)
 
 
-def datasets_progress(before: Sample | None, now: Sample) -> tuple[DatasetProgress, ...]:
-    """Every dataset of the run; rates are means since `before`."""
-    earlier = {dataset.key: dataset for dataset in before.status.datasets} if before else {}
-    passed_s = now.at_s - before.at_s if before else 0.0
-    return tuple(_progress(earlier.get(dataset.key), dataset, passed_s) for dataset in now.status.datasets)
+def datasets_progress(samples: Sequence[Sample]) -> tuple[DatasetProgress, ...]:
+    """Every dataset of the newest look; its rate is the mean since the oldest look that knew it."""
+    now = samples[-1]
+    return tuple(
+        _progress(dataset, now.at_s, _first_look(samples, dataset.key)) for dataset in now.status.datasets
+    )
 
 
 def rate_window(samples: Sequence[Sample], now_s: float, window_s: float) -> tuple[Sample, ...]:
@@ -72,21 +73,22 @@ def fill(usage: Sequence[ToolUsage]) -> float | None:
     return sum(tool.items for tool in usage) / capacity if capacity else None
 
 
-def progress_lines(before: Sample | None, now: Sample) -> tuple[str, ...]:
+def progress_lines(samples: Sequence[Sample]) -> tuple[str, ...]:
     """The run in plain lines, for a log or a pipe."""
-    status = now.status
+    status = samples[-1].status
     usage = usage_line(status.usage)
     head = f"{status.run_id} {status.state.value}" + (f", {usage}" if usage else "")
-    return (head, *(f"  {one.key}: {one.detail}" for one in datasets_progress(before, now)))
+    return (head, *(f"  {one.key}: {one.detail}" for one in datasets_progress(samples)))
 
 
 def ending_line(status: RunStatus) -> str:
     """How the run ended, in plain words."""
     rows = sum(dataset.rows for dataset in status.datasets)
+    completed = sum(dataset.completed for dataset in status.datasets)
     failed = sum(dataset.failed for dataset in status.datasets)
     text = f"run {status.run_id} {status.state.value}"
     if status.datasets:
-        text += f": {rows:,} rows, {failed:,} failed"
+        text += f": {completed:,} of {rows:,} rows completed, {failed:,} failed"
     return text
 
 
@@ -109,11 +111,18 @@ def spoken_time(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _progress(before: DatasetStatus | None, now: DatasetStatus, passed_s: float) -> DatasetProgress:
-    done = _done(now)
-    rate = None
-    if before is not None and passed_s > 0:
-        rate = max(0, done - _done(before)) / passed_s
+def _first_look(samples: Sequence[Sample], key: str) -> tuple[float, DatasetStatus]:
+    return next(
+        (sample.at_s, dataset)
+        for sample in samples
+        for dataset in sample.status.datasets
+        if dataset.key == key
+    )
+
+
+def _progress(now: DatasetStatus, now_s: float, first: tuple[float, DatasetStatus]) -> DatasetProgress:
+    done, (first_s, before) = _done(now), first
+    rate = max(0, done - _done(before)) / (now_s - first_s) if now_s > first_s else None
     left_s = None
     if rate and now.state is not DatasetState.SEEDING:
         left_s = max(0, now.rows - done) / rate

@@ -13,6 +13,7 @@ from runtime.model.operation import OutcomeJson, completed, failed
 from runtime.model.run import RunState
 from runtime.policy.identity import advisory_key
 from runtime.policy.limits import Limits
+from runtime.policy.slicing import slice_rows
 from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import Database, Pool, database_errors
 from runtime.postgres_store.winding import wind_pages
@@ -49,19 +50,22 @@ class PostgresSettling:
         return settled
 
     async def claim_pages(self, dataset_id: int) -> list[int]:
-        values = {
-            "dataset_id": dataset_id,
-            "window": self._limits.pages_in_flight,
-            "slice_rows": self._limits.slice_rows,
-        }
+        values = {"dataset_id": dataset_id, "window": self._limits.pages_in_flight}
 
         async def work(connection: AsyncConnection) -> list[int]:
             # Two transactions: pages are locked before datasets everywhere.
             async with connection.pipeline() as pipeline:
                 await connection.execute(_SQL["move_window"], values)
                 await pipeline.sync()
-                cursor = await connection.execute(_SQL["cut_pages"], values)
-                return [row[0] for row in await cursor.fetchall()]
+                cursor = await connection.execute(_SQL["pace"], values)
+                pace = await cursor.fetchone()
+            if pace is None or not pace[2]:
+                return []
+            size = slice_rows(
+                rows_settled=pace[0] * self._limits.page_rows, elapsed_s=pace[1], limits=self._limits
+            )
+            cut = await connection.execute(_SQL["cut_pages"], {**values, "slice_rows": size})
+            return [row[0] for row in await cut.fetchall()]
 
         return await self._database.run("claiming pages", work)
 

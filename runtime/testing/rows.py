@@ -32,7 +32,12 @@ class MemoryDatasets:
             if one.new.run_id == new.run_id and one.new.key == new.key
         ]
         if not found:
-            found = [(len(self._state.datasets) + 1, MemoryDataset(new=new, op_key=op_key))]
+            found = [
+                (
+                    len(self._state.datasets) + 1,
+                    MemoryDataset(new=new, op_key=op_key, created_s=self._state.clock()),
+                )
+            ]
             self._state.datasets.update(found)
         boundaries = self._state.boundaries.setdefault(new.run_id, {})
         boundaries.setdefault(op_key, MemoryBoundary(kind="dataset"))

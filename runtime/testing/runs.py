@@ -8,7 +8,7 @@ from runtime.errors import AttemptLostError
 from runtime.model import json_value
 from runtime.model.boundary import BoundaryState
 from runtime.model.operation import JournalEntry
-from runtime.model.run import ENDED_RUNS, ClaimedRun, NewRun, RunPoll, RunState
+from runtime.model.run import ENDED_RUNS, ClaimedRun, NewRun, RunFacts, RunPoll, RunState
 from runtime.ports import LogLine
 from runtime.testing.state import MemoryBoundary, MemoryRun, MemorySession, MemoryState, is_resumable
 
@@ -73,8 +73,15 @@ class MemoryRuns:
             attempt=run.attempt,
         )
 
-    async def journal(self, run_id: str) -> list[JournalEntry]:
-        entries = [entry for _, entry in self._state.journal.get(run_id, [])]
+    async def facts(self, run_id: str) -> RunFacts | None:
+        run = self._state.runs.get(run_id)
+        if run is None or run.state in ENDED_RUNS:
+            return None
+        new = run.new
+        return RunFacts(run_id=run_id, org_id=new.org_id, play=new.play, input=new.input, options=new.options)
+
+    async def journal(self, run_id: str, after_seq: int = -1) -> list[JournalEntry]:
+        entries = [entry for _, entry in self._state.journal.get(run_id, []) if entry.seq > after_seq]
         return sorted(entries, key=lambda entry: entry.seq)
 
     async def append_journal(self, run_id: str, attempt: int, entries: Sequence[JournalEntry]) -> None:
@@ -141,6 +148,14 @@ class MemoryRuns:
         if run.state not in ENDED_RUNS:
             self._end(run, RunState.CANCELLED)
         return run.state
+
+    async def fail(self, run_id: str, error: dict[str, Any]) -> bool:
+        run = self._state.runs.get(run_id)
+        if run is None or run.state in ENDED_RUNS:
+            return False
+        run.error = error
+        self._end(run, RunState.FAILED)
+        return True
 
     async def release(self, run_id: str, attempt: int) -> None:
         run = self._held_or_none(run_id, attempt)

@@ -11,6 +11,7 @@ from runtime.model.page import PageState
 from runtime.model.row import RowState
 from runtime.model.run import RunState
 from runtime.model.slice import SliceState
+from runtime.policy.slicing import slice_rows
 from runtime.testing.state import MemoryDataset, MemorySlice, MemoryState, is_resumable
 
 
@@ -43,8 +44,13 @@ class MemorySettling:
             for number, page in dataset.pages.items()
             if number < dataset.next_page and page.state is PageState.SEEDED
         ]
+        size = slice_rows(
+            rows_settled=dataset.settled * self._state.limits.page_rows,
+            elapsed_s=self._state.clock() - dataset.created_s,
+            limits=self._state.limits,
+        )
         for number in cut:
-            self._cut(dataset, number)
+            self._cut(dataset, number, size)
         return cut
 
     async def due_slices(self, dataset_id: int, page: int, epoch: str, *, queue_empty: bool) -> list[int]:
@@ -128,8 +134,8 @@ class MemorySettling:
     async def sweep_turn(self, name: str) -> AsyncIterator[bool]:
         yield True
 
-    def _cut(self, dataset: MemoryDataset, number: int) -> None:
-        page, rows = dataset.pages[number], self._state.limits.slice_rows
+    def _cut(self, dataset: MemoryDataset, number: int, rows: int) -> None:
+        page = dataset.pages[number]
         page.state = PageState.OUT
         for n, first in enumerate(range(page.first, page.end, rows)):
             one = MemorySlice(first=first, end=min(first + rows, page.end))

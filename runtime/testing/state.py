@@ -82,6 +82,7 @@ class MemorySlice:
 class MemoryDataset:
     new: NewDataset
     op_key: str
+    created_s: float = 0.0
     state: DatasetState = DatasetState.SEEDING
     pages_total: int | None = None
     next_position: int = 0

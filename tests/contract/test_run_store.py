@@ -78,6 +78,7 @@ async def test_the_journal_keeps_order_and_exact_values(world: StoresWorld) -> N
     await world.runs.append_journal("r1", 1, [entry(2)])
     await world.runs.append_journal("r1", 1, [entry(2)])
     assert await world.runs.journal("r1") == [entry(0), entry(1), entry(2)]
+    assert await world.runs.journal("r1", 1) == [entry(2)]
 
 
 async def test_the_journal_is_fenced_and_all_or_none(world: StoresWorld) -> None:
@@ -197,6 +198,26 @@ async def test_rows_of_a_cancelled_run_whose_holder_dies_are_ended_by_a_sweep(wo
     assert await world.settling.settle_page(dataset_id, 0)
     assert {row.state for row in (await world.rows(dataset_id)).values()} == {RowState.CANCELLED}
     assert await world.settling.stale_pages("e", queue_empty=False) == []
+
+
+async def test_a_run_is_failed_from_outside_its_body_once(world: StoresWorld) -> None:
+    dataset_id = await world.seeded(1)
+    facts = await world.runs.facts("r1")
+    assert facts is not None
+    assert (facts.run_id, facts.org_id, facts.play, facts.input, facts.options) == (
+        "r1",
+        "org",
+        "play",
+        {"n": 1},
+        {},
+    )
+    assert await world.runs.fail("r1", {"code": "bad"})
+    assert not await world.runs.fail("r1", {"code": "again"})
+    assert await world.runs.cancel("r1") is RunState.FAILED
+    assert await world.runs.facts("r1") is None
+    assert await world.dataset_state(dataset_id) is DatasetState.CANCELLED
+    with pytest.raises(AttemptLostError):
+        await world.runs.poll("r1", 1)
 
 
 async def test_a_log_line_is_stored_once(world: StoresWorld) -> None:

@@ -94,7 +94,7 @@ async def test_a_late_answer_is_named_and_not_repeated(pool: Pool) -> None:
 
 async def test_a_pool_without_a_free_connection_says_so(database_url: str) -> None:
     limits = replace(FAST, database_pool=1, database_timeout_s=0.05)
-    async with open_pool(database_url, limits) as pool, pool.connection():
+    async with open_pool(database_url, limits) as pool, pool.connection(timeout=20):
         with pytest.raises(ServiceUnreachableError, match=r"no Postgres connection for opening a session"):
             await PostgresSessions(pool, limits).open("s", role="x", hostname="h", pid=1, ttl_s=1)
 

@@ -7,7 +7,7 @@ import pytest
 
 from bench.contenders.floor import chunks
 from bench.ledger import Account, account_of, complaint
-from bench.measuring import Measurement
+from bench.measuring import Measurement, median
 from bench.report import print_report, spine_numbers
 from bench.workload import Workload, items_of, read_items, write_workload
 
@@ -17,10 +17,12 @@ def entry(items: list[str], *, charged: list[str] | None = None, status: int = 2
     return {"status": status, "items": items, "charged": len(charged), "charged_items": charged}
 
 
-def measurement(*, batch_size: int = 100, requests: int = 2, items: int = 150) -> Measurement:
+def measurement(
+    *, batch_size: int = 100, requests: int = 2, items: int = 150, seconds: float = 0.5
+) -> Measurement:
     account = Account(requests=requests, items=items, charged=items, charged_items=(), refused=0)
     return Measurement(
-        name="playlane", setup="how", rows=items, batch_size=batch_size, seconds=0.5, account=account
+        name="playlane", setup="how", rows=items, batch_size=batch_size, seconds=seconds, account=account
     )
 
 
@@ -61,6 +63,14 @@ def test_fill_counts_items_against_room_and_says_nothing_of_single_calls() -> No
     assert measurement().fill == 0.75
     assert measurement(batch_size=1).fill is None
     assert measurement(requests=0).fill is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "middle"),
+    [([2.0], 2.0), ([3.0, 1.0, 2.0], 2.0), ([1.0, 2.0], 2.0), ([4.0, 1.0, 3.0, 2.0], 3.0)],
+)
+def test_the_median_is_the_slower_of_an_even_number(seconds: list[float], middle: float) -> None:
+    assert median([measurement(seconds=one) for one in seconds]).seconds == middle
 
 
 def test_ratios_are_against_each_peer() -> None:

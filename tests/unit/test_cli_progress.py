@@ -23,7 +23,7 @@ def sample(at_s: float, **dataset: object) -> Sample:
 
 
 def test_rate_and_time_left_come_from_two_looks():
-    one = datasets_progress(sample(10.0, completed=100), sample(12.0, completed=280, failed=20))[0]
+    one = datasets_progress([sample(10.0, completed=100), sample(12.0, completed=280, failed=20)])[0]
     assert (one.done, one.rows, one.failed) == (300, 1_000, 20)
     assert one.rows_per_s == pytest.approx(100.0)
     assert one.left_s == pytest.approx(7.0)
@@ -31,24 +31,26 @@ def test_rate_and_time_left_come_from_two_looks():
 
 
 def test_the_first_look_knows_no_rate():
-    one = datasets_progress(None, sample(10.0, completed=100))[0]
+    one = datasets_progress([sample(10.0, completed=100)])[0]
     assert (one.rows_per_s, one.left_s) == (None, None)
 
 
 def test_while_seeding_nobody_knows_how_much_is_left():
-    one = datasets_progress(sample(0.0), sample(1.0, completed=10, state=DatasetState.SEEDING))[0]
+    one = datasets_progress([sample(0.0), sample(1.0, completed=10, state=DatasetState.SEEDING)])[0]
     assert one.left_s is None
     assert one.detail.startswith("10/1,000+ rows")
 
 
 def test_a_standstill_has_a_rate_of_zero_and_no_time_left():
-    one = datasets_progress(sample(0.0, completed=5), sample(3.0, completed=5))[0]
+    one = datasets_progress([sample(0.0, completed=5), sample(3.0, completed=5)])[0]
     assert (one.rows_per_s, one.left_s) == (0.0, None)
 
 
 def test_a_dataset_that_is_new_since_the_last_look_has_no_rate():
     before = Sample(at_s=0.0, status=run_status())
-    assert datasets_progress(before, sample(1.0))[0].rows_per_s is None
+    first = sample(1.0)
+    assert datasets_progress([before, first])[0].rows_per_s is None
+    assert datasets_progress([before, first, sample(2.0, completed=50)])[0].rows_per_s == 50.0
 
 
 def test_the_window_keeps_one_sample_before_it():
@@ -69,16 +71,16 @@ def test_fill_of_nothing_is_unknown():
 
 
 def test_lines_name_run_and_datasets():
-    assert progress_lines(None, sample(0.0)) == ("r1 running", "  airports: 0/1,000 rows")
+    assert progress_lines([sample(0.0)]) == ("r1 running", "  airports: 0/1,000 rows")
 
 
 def test_the_end_in_plain_words():
     failed = run_status(
         RunState.FAILED,
-        datasets=(dataset_status(failed=3),),
+        datasets=(dataset_status(completed=997, failed=3),),
         error={"code": "play_definition", "message": 'column "zone": the resolver is not callable'},
     )
-    assert ending_line(failed) == "run r1 failed: 1,000 rows, 3 failed"
+    assert ending_line(failed) == "run r1 failed: 997 of 1,000 rows completed, 3 failed"
     assert error_line(failed) == 'column "zone": the resolver is not callable [play_definition]'
     assert error_line(run_status()) is None
 

@@ -48,8 +48,8 @@ class Recorder:
         self.shown: list[Sample] = []
         self.notes: list[str] = []
 
-    def show(self, before: Sample | None, now: Sample) -> None:
-        self.shown.append(now)
+    def show(self, samples: Sequence[Sample]) -> None:
+        self.shown.append(samples[-1])
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -89,14 +89,14 @@ def test_bars_show_rows_failures_and_calls():
     screen = io.StringIO()
     view = BarsView(Console(file=screen, force_terminal=True, width=120))
     try:
-        view.show(None, Sample(at_s=0.0, status=looks_of(250)[0]))
-        view.show(None, Sample(at_s=1.0, status=looks_of()[0]))
+        view.show([Sample(at_s=0.0, status=looks_of(250)[0])])
+        view.show([Sample(at_s=1.0, status=looks_of()[0])])
     finally:
         view.end(run_status(RunState.COMPLETED, datasets=(dataset_status(completed=1_000, failed=0),)))
     text = screen.getvalue()
     assert "1,000/1,000 rows" in text
     assert "90 calls in 1 batches (90% full)" in text
-    assert "run r1 completed: 1,000 rows, 0 failed" in text
+    assert "run r1 completed: 1,000 of 1,000 rows completed, 0 failed" in text
 
 
 def test_a_short_absence_of_postgres_is_outlived():

@@ -81,11 +81,17 @@ async def test_the_latch_keeps_leases_record_and_outcomes_and_a_sweep_stores_the
     assert (len(leases), len(batches)) == (3, 1)
     stage.receipts.away = 0
     stage.requests._answer = echo
+    other_run = asyncio.get_running_loop().create_task(stage.post(calls(2, "other", run_id="r2")))
+    await stage.clock.advance(5_000)
+    assert not other_run.done(), "nothing is admitted until outcomes can be stored"
     refused = await stage.post(calls(2, "more"))
     assert refused.is_done and stage.engine.snapshot().prevented == 2
     await stage.engine.sweep()
     assert {r.state for r in stage.receipts.stored.values()} == {ReceiptState.COMPLETED}
-    assert stage.balanced() and len(stage.requests.sent) == 1
+    assert len(stage.requests.sent) == 1
+    await stage.clock.advance(2_000)
+    await stage.finish(await other_run)
+    assert stage.balanced() and len(stage.requests.sent) == 2
 
 
 async def test_redis_away_for_a_while_delays_and_loses_nothing() -> None:

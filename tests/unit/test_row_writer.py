@@ -1,6 +1,7 @@
 """The row writer: bulk, bounded, a barrier, and honest about who lost what."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ def writer(store: Any, usage: list[Usage] | None = None, **limits: Any) -> RowWr
     return RowWriter(
         store,
         session_id="me",
-        limits=Limits(**({"writer_flush_ms": 5.0, "writer_final_ms": 1.0} | limits)),
+        limits=replace(Limits(writer_flush_ms=5.0, writer_final_ms=1.0), **limits),
         fault=no_fault,
         take_usage=take,
         give_back_usage=counted.extend,

@@ -1,7 +1,7 @@
 """Settling and sweeping over the stores in memory, with a publisher that only remembers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,6 +13,7 @@ from runtime.model.call import Call
 from runtime.model.page import PageOut
 from runtime.model.row import RowState
 from runtime.model.run import NewRun
+from runtime.ports import Fault
 from tests.contract.memory_world import memory_world
 from tests.contract.stores_world import LIMITS, StoresWorld
 
@@ -57,7 +58,7 @@ class Epoch:
 
 
 class Stage:
-    def __init__(self, fault: Callable[[str], Awaitable[None]] = no_fault) -> None:
+    def __init__(self, fault: Fault = no_fault) -> None:
         self.world: StoresWorld = memory_world()
         self.published = Published()
         self.epoch = Epoch()

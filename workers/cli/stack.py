@@ -12,8 +12,6 @@ from workers.cli.up import run_up
 from workers.stack.console import Console
 from workers.stack.stack import Counts
 
-ENQUEUE = "playlane enqueue airports --csv airports.csv --watch"
-
 Count = Annotated[int, typer.Option(min=1, max=64)]
 
 
@@ -37,4 +35,4 @@ def up(
     """Start servers, workers, Flower and an execution API here, until Ctrl-C."""
     counts = Counts(control=control_workers, plays=plays_workers, rows=rows_workers, lanes=lanes_workers)
     console = JsonConsole() if as_json else None
-    raise typer.Exit(run_up(state, counts, flower=flower, api=api, console=console, enqueue=ENQUEUE))
+    raise typer.Exit(run_up(state, counts, flower=flower, api=api, console=console))

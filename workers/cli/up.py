@@ -14,12 +14,19 @@ from workers.stack.binaries import Prefer
 from workers.stack.console import Console
 from workers.stack.folders import claimed_folder
 from workers.stack.servers import DATABASE_VARIABLE, REDIS_VARIABLE, Servers, running_servers
-from workers.stack.stack import API_VARIABLE, Counts, StackPorts, start_stack
+from workers.stack.stack import (
+    API_VARIABLE,
+    DEFAULT_MODULES,
+    MODULES_VARIABLE,
+    Counts,
+    StackPorts,
+    start_stack,
+)
 from workers.stack.supervisor import Supervisor
 
 FLOWER_PORT = 5555
 API_PORT = 8765
-ENQUEUE = """playlane run airports --input '{"file": "airports.csv"}'"""
+ENQUEUE = "playlane enqueue airports --csv airports.csv --watch"
 
 
 def run_up(
@@ -89,7 +96,12 @@ def _stopping_on_signals(supervisor: Supervisor) -> Iterator[None]:
 @contextmanager
 def _env_file(path: Path, servers: Servers, ports: StackPorts) -> Iterator[Path]:
     """The stack's addresses for another terminal; readable by its owner alone, for they hold passwords."""
-    values = {DATABASE_VARIABLE: servers.database_url, REDIS_VARIABLE: servers.redis_url}
+    modules = os.environ.get(MODULES_VARIABLE) or DEFAULT_MODULES
+    values = {
+        DATABASE_VARIABLE: servers.database_url,
+        REDIS_VARIABLE: servers.redis_url,
+        MODULES_VARIABLE: modules,
+    }
     if ports.api_url is not None:
         values[API_VARIABLE] = ports.api_url
     path.unlink(missing_ok=True)

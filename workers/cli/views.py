@@ -1,6 +1,6 @@
 """How `watch` shows a run: bars on a terminal, lines in a pipe, JSON for machines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from rich.console import Console, Group
@@ -25,9 +25,9 @@ WriteJson = Callable[[Any], None]
 
 
 class View(Protocol):
-    """Shown every look at the run; `end` once, after the last."""
+    """Shown every look at the run, with some before it; `end` once, after the last."""
 
-    def show(self, before: Sample | None, now: Sample) -> None: ...
+    def show(self, samples: Sequence[Sample]) -> None: ...
 
     def note(self, text: str) -> None: ...
 
@@ -43,8 +43,8 @@ class JsonView:
         self._write = write
         self._shown: dict[str, Any] | None = None
 
-    def show(self, before: Sample | None, now: Sample) -> None:
-        status = status_json(now.status)
+    def show(self, samples: Sequence[Sample]) -> None:
+        status = status_json(samples[-1].status)
         changed = {name: value for name, value in status.items() if name != "now"}
         if changed != self._shown:
             self._shown = changed
@@ -70,10 +70,11 @@ class LinesView:
         self._shown: tuple[str, ...] = ()
         self._shown_at_s = float("-inf")
 
-    def show(self, before: Sample | None, now: Sample) -> None:
+    def show(self, samples: Sequence[Sample]) -> None:
+        now = samples[-1]
         if now.at_s - self._shown_at_s < self._limits.watch_line_s:
             return
-        lines = progress_lines(before, now)
+        lines = progress_lines(samples)
         if lines != self._shown:
             self._shown, self._shown_at_s = lines, now.at_s
             for line in lines:
@@ -101,18 +102,19 @@ class BarsView:
             console=console,
         )
         self._tasks: dict[str, TaskID] = {}
-        self._line = Text()
+        self._line = Text(no_wrap=True, overflow="ellipsis")
         self._live = Live(Group(self._bars, self._line), console=console, refresh_per_second=8)
         self._live.start()
 
-    def show(self, before: Sample | None, now: Sample) -> None:
-        for one in datasets_progress(before, now):
+    def show(self, samples: Sequence[Sample]) -> None:
+        for one in datasets_progress(samples):
             if one.key not in self._tasks:
                 self._tasks[one.key] = self._bars.add_task(one.key, total=None, detail="")
             total = one.rows or None
             self._bars.update(self._tasks[one.key], completed=one.done, total=total, detail=one.detail)
-        usage = usage_line(now.status.usage)
-        self._line.plain = f"{now.status.run_id} {now.status.state.value}" + (f"  {usage}" if usage else "")
+        status = samples[-1].status
+        usage = usage_line(status.usage)
+        self._line.plain = f"{status.run_id} {status.state.value}" + (f"  {usage}" if usage else "")
 
     def note(self, text: str) -> None:
         self._console.print(Text(text, style="yellow"))
@@ -130,7 +132,7 @@ def tell_end(console: Console, status: RunStatus) -> None:
     for table in summary(status):
         console.print(table)
     good = status.error is None and status.state.value == "completed"
-    console.print(Text(ending_line(status), style="green" if good else "red"))
+    console.print(Text(ending_line(status), style="green" if good else "red"), soft_wrap=True)
     reason = error_line(status)
     if reason:
         console.print(Text(f"error: {reason}", style="red"), soft_wrap=True)

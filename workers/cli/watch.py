@@ -88,9 +88,8 @@ class Watcher:
         now = Sample(at_s=self._clock(), status=status)
         if not self._samples or _counts(self._samples[-1].status) != _counts(status):
             self._changed_at_s = self._noted_at_s = now.at_s
-        before = self._samples[0] if self._samples else None
         self._samples = (*rate_window(self._samples, now.at_s, self._limits.watch_rate_window_s), now)
-        self._view.show(before, now)
+        self._view.show(self._samples)
         self._note_stall(now)
 
     def _note_stall(self, now: Sample) -> None:

@@ -111,7 +111,7 @@ def _worker(
 ) -> Launch:
     return Launch(
         name=name,
-        command=[*PLAYLANE, "worker", role],
+        command=[*PLAYLANE, "worker", role, "--name", name],
         env=env,
         restart=True,
         stop_s=DEFAULT_LIMITS.worker_stop_s,

@@ -65,13 +65,18 @@ set completed = c.completed + excluded.completed, failed = c.failed + excluded.f
 -- name: cancel_open_rows
 -- Rows that their holder left open in slices of a dataset or run that ended.
 with gone as (
-  update run_rows r set state = 'cancelled', fence = s.fence
-  from unnest(%(dataset_ids)b::bigint[], %(pages)b::int[], %(slices)b::int[], %(fences)b::int[])
-    h(dataset_id, page, slice, fence)
-  join slices s on s.dataset_id = h.dataset_id and s.page = h.page and s.slice = h.slice and s.fence = h.fence
-    and s.state = 'open' and s.session_id = %(session_id)s
-  where r.dataset_id = s.dataset_id and r.position >= s.first_position and r.position < s.end_position
-    and r.state in ('pending', 'running', 'waiting')
+  update run_rows r set state = 'cancelled'
+  where r.state in ('pending', 'running', 'waiting') and r.ctid = any(array(
+    select o.ctid
+    from unnest(%(dataset_ids)b::bigint[], %(pages)b::int[], %(slices)b::int[], %(fences)b::int[])
+      h(dataset_id, page, slice, fence)
+    join slices s on s.dataset_id = h.dataset_id and s.page = h.page and s.slice = h.slice and s.fence = h.fence
+      and s.state = 'open' and s.session_id = %(session_id)s
+    cross join lateral (
+      select w.ctid, w.state from run_rows w
+      where w.dataset_id = s.dataset_id and w.position >= s.first_position and w.position < s.end_position
+      order by w.position offset 0) o
+    where o.state in ('pending', 'running', 'waiting')))
   returning r.dataset_id)
 insert into dataset_counts as c (dataset_id, session_id, cancelled)
 select dataset_id, %(session_id)s, count(*) from gone group by dataset_id
@@ -84,10 +89,11 @@ from unnest(%(dataset_ids)b::bigint[], %(pages)b::int[], %(slices)b::int[], %(fe
   h(dataset_id, page, slice, fence)
 where s.dataset_id = h.dataset_id and s.page = h.page and s.slice = h.slice and s.fence = h.fence
   and s.state = 'open' and s.session_id = %(session_id)s
-  and not exists (
-    select 1 from run_rows r
+  and (
+    select r.position from run_rows r
     where r.dataset_id = s.dataset_id and r.position >= s.first_position and r.position < s.end_position
-      and r.state in ('pending', 'running'))
+      and r.state in ('pending', 'running')
+    order by r.position limit 1) is null
 returning s.dataset_id, s.page, s.slice
 
 -- name: add_usage

@@ -3,10 +3,11 @@
 update slices s set state = 'done', session_id = null, claim = null
 where s.dataset_id = %(dataset_id)s and s.page = %(page)s and s.state = 'open'
   and not exists (select 1 from sessions x where x.session_id = s.session_id and x.ended_at is null)
-  and not exists (
-    select 1 from run_rows r
+  and (
+    select r.position from run_rows r
     where r.dataset_id = s.dataset_id and r.position >= s.first_position and r.position < s.end_position
-      and r.state in ('pending', 'running'))
+      and r.state in ('pending', 'running')
+    order by r.position limit 1) is null
 
 -- name: settle_page
 -- The page, once none of its slices is open; counted in the same statement.
@@ -31,6 +32,12 @@ update datasets set claimed_from = next_page,
 where dataset_id = %(dataset_id)s and state in ('seeding', 'running')
   and next_page < least(pages_seeded, pages_settled + pages_parked + %(window)s)
 
+-- name: pace
+-- Pages settled, the dataset's age, and whether a claimed page waits to be cut.
+select d.pages_settled, extract(epoch from now() - d.created_at)::float8, exists (
+  select 1 from pages p where p.dataset_id = d.dataset_id and p.state = 'seeded' and p.page < d.next_page)
+from datasets d where d.dataset_id = %(dataset_id)s
+
 -- name: cut_pages
 -- Claimed pages that aren't cut yet become slices; ranges without a row make none.
 with cut as (
@@ -44,10 +51,11 @@ made as (
   select c.dataset_id, c.page, n, c.first_position + n * %(slice_rows)s::bigint,
     least(c.first_position + (n + 1) * %(slice_rows)s::bigint, c.end_position), 'open'
   from cut c, generate_series(0, ((c.end_position - c.first_position - 1) / %(slice_rows)s::bigint)::int) n
-  where c.end_position > c.first_position and exists (
-    select 1 from run_rows r
+  where c.end_position > c.first_position and (
+    select r.position from run_rows r
     where r.dataset_id = c.dataset_id and r.position >= c.first_position + n * %(slice_rows)s::bigint
-      and r.position < least(c.first_position + (n + 1) * %(slice_rows)s::bigint, c.end_position))
+      and r.position < least(c.first_position + (n + 1) * %(slice_rows)s::bigint, c.end_position)
+    order by r.position limit 1) is not null
   on conflict do nothing)
 select page from cut order by page
 

@@ -15,14 +15,20 @@ where s.dataset_id = %(dataset_id)s and s.page = any(%(pages)s::int[]) and s.sta
 -- Open rows of these pages that are in no open slice, if the dataset has ended; counted.
 with gone as (
   update run_rows r set state = 'cancelled'
-  from pages p join datasets d on d.dataset_id = p.dataset_id and d.state in ('settled', 'failed', 'cancelled')
-  where p.dataset_id = %(dataset_id)s and p.page = any(%(pages)s::int[]) and p.state <> 'settled'
-    and r.dataset_id = %(dataset_id)s and r.position >= p.first_position and r.position < p.end_position
-    and r.state in ('pending', 'running', 'waiting')
-    and not exists (
-      select 1 from slices s
-      where s.dataset_id = %(dataset_id)s and s.page = p.page and s.state = 'open'
-        and r.position >= s.first_position and r.position < s.end_position)
+  where r.state in ('pending', 'running', 'waiting') and r.ctid = any(array(
+    select o.ctid
+    from pages p join datasets d on d.dataset_id = p.dataset_id and d.state in ('settled', 'failed', 'cancelled')
+    cross join lateral (
+      select w.ctid, w.state, w.position from run_rows w
+      where w.dataset_id = p.dataset_id and w.position >= p.first_position and w.position < p.end_position
+      order by w.position offset 0) o
+    where p.dataset_id = %(dataset_id)s and p.page = any(%(pages)s::int[]) and p.state <> 'settled'
+      and o.state in ('pending', 'running', 'waiting')
+      and (
+        select s.slice from slices s
+        where s.dataset_id = p.dataset_id and s.page = p.page and s.state = 'open'
+          and o.position >= s.first_position and o.position < s.end_position
+        order by s.slice limit 1) is null))
   returning 1)
 insert into dataset_counts as c (dataset_id, session_id, cancelled)
 select %(dataset_id)s, '', count(*) from gone having count(*) > 0

@@ -1,0 +1,19 @@
+"""The plays that benchmarks run."""
+
+from typing import Any
+
+from runtime import play
+
+
+async def value(row: Any, ctx: Any) -> Any:
+    """One batched call of the echo tool."""
+    found = await ctx.tools.execute(id="value", tool="echo", input={"item": row["item"]})
+    return found["value"]
+
+
+@play("bench_spine")
+async def bench_spine(ctx: Any, input: Any) -> Any:
+    """One dataset of the file's items, one column, one call a row."""
+    rows = await ctx.csv(input["file"])
+    done = await ctx.dataset("spine", rows).with_column("value", value).run(key="item")
+    return {"rows": done}

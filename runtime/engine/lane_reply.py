@@ -1,0 +1,89 @@
+"""A batch's end: commit its outcomes, answer all who wait, free its leases; or keep what can't be stored yet."""
+
+import structlog
+
+from runtime.engine.lane_book import LaneBook, answer_of, outgoing
+from runtime.engine.lane_commit import Committer
+from runtime.engine.lane_flight import Flight, Stage
+from runtime.engine.lane_outcomes import receipts_of, usage_of
+from runtime.engine.lane_parts import LaneParts
+from runtime.errors import PersistenceLostError, ServiceUnreachableError
+from runtime.model.call import Answer, AnswerState
+from runtime.model.receipt import Receipt, ReceiptState
+
+log = structlog.get_logger()
+
+
+class Reply:
+    """Settles batches whose outcomes are known."""
+
+    def __init__(self, parts: LaneParts, book: LaneBook, committer: Committer) -> None:
+        self._parts = parts
+        self._book = book
+        self._committer = committer
+        self.uncommitted: list[tuple[Flight, list[Receipt]]] = []
+        self.batches = 0
+        self.calls = 0
+        self.capacity = 0
+
+    async def settle(self, flight: Flight) -> None:
+        receipts = receipts_of(flight, self._parts.limits)
+        stored = await self._committer.commit(receipts, usage_of(flight, flight.outcomes))
+        flight.stage = Stage.COMMITTED
+        await self._parts.fault("lane.after_commit")
+        flight.slot.free()
+        self._count(flight)
+        out = outgoing()
+        leases = [item.lease for item in flight.items]
+        for item, receipt in zip(flight.items, receipts, strict=True):
+            served = _served(receipt, stored[receipt.key], flight.lane)
+            self._book.answer(item, answer_of(served, cached=False), out)
+        await self._book.release(leases, flight.record.batch_id if flight.record else None)
+        await self._book.push(out)
+
+    def _count(self, flight: Flight) -> None:
+        self.batches += 1
+        self.calls += len(flight.items)
+        self.capacity += flight.spec.strategy.max_batch_size
+
+    async def latch(self, flight: Flight, error: PersistenceLostError) -> None:
+        """Postgres stayed away: the members' runs stop; leases, record and outcomes are kept for a sweep."""
+        log.error(
+            "persistence latch",
+            action="lane.latch",
+            lane=flight.lane,
+            calls=len(flight.items),
+            error=str(error),
+        )
+        payload = {**error.to_payload(), "retryable": False}
+        self._book.stop_runs({w.run_id for item in flight.items for w in item.waiters}, payload)
+        self.uncommitted.append((flight, receipts_of(flight, self._parts.limits)))
+        out = outgoing()
+        for item in flight.items:
+            self._book.kept[item.call.key] = item.lease
+            self._book.answer(item, Answer(key=item.call.key, state=AnswerState.FAILED, error=payload), out)
+        await self._book.push(out)
+
+    async def store_again(self) -> None:
+        """Store outcomes that a latch kept; called by sweeps."""
+        kept, self.uncommitted = self.uncommitted, []
+        for flight, receipts in kept:
+            try:
+                await self._committer.store(receipts, usage_of(flight, flight.outcomes), is_repeat=True)
+            except ServiceUnreachableError as error:
+                log.warning(
+                    "outcomes still not stored", action="lane.latch", calls=len(receipts), error=str(error)
+                )
+                self.uncommitted.append((flight, receipts))
+                continue
+            leases = [
+                self._book.kept.pop(receipt.key) for receipt in receipts if receipt.key in self._book.kept
+            ]
+            await self._book.release(leases, flight.record.batch_id if flight.record else None)
+
+
+def _served(ours: Receipt, stored: Receipt, lane: str) -> Receipt:
+    """A completed receipt is served whoever stored it; else the live outcome serves its caller."""
+    if stored.fence != ours.fence:
+        log.warning("late result", action="lane.late", lane=lane, key=ours.key, stored=stored.state.value)
+    return stored if stored.state is ReceiptState.COMPLETED else ours

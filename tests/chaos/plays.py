@@ -1,0 +1,64 @@
+"""Plays of the kill tests: two datasets, batched and single calls, and a call of the body's own."""
+
+from typing import Any
+
+from runtime import play
+
+
+def rows_of(tag: str, dataset: str, count: int) -> list[dict[str, Any]]:
+    """The input of a dataset; every row asks for items of its own."""
+    return [{"name": f"{tag}/{dataset}/{n:04d}", "code": code_of(n)} for n in range(count)]
+
+
+def code_of(n: int) -> str:
+    """Two letters, different for the first 676 numbers."""
+    return chr(65 + n // 26 % 26) + chr(65 + n % 26)
+
+
+async def looked_up(row: Any, ctx: Any) -> Any:
+    """A batched call."""
+    found = await ctx.tools.execute(id="looked_up", tool="echo", input={"item": row["name"]})
+    return found["value"]
+
+
+async def again(row: Any, ctx: Any) -> Any:
+    """A batched call that needs the column before it."""
+    found = await ctx.tools.execute(id="again", tool="echo", input={"item": f"2:{row['looked_up'][2:]}"})
+    return found["value"]
+
+
+async def country(row: Any, ctx: Any) -> Any:
+    """A call of a tool that has no batch operation here."""
+    found = await ctx.tools.execute(id="country", tool="country_facts", input={"code": row["code"]})
+    return found["found"]
+
+
+@play("chaos")
+async def chaos(ctx: Any, input: Any) -> Any:
+    """A call, a dataset, a call that needs it, a dataset."""
+    tag, rows = input["tag"], input["rows"]
+    head = await ctx.tools.execute(id="head", tool="echo", input={"item": f"{tag}/head"})
+    first = await (
+        ctx.dataset("first", rows_of(tag, "first", rows))
+        .with_column("looked_up", looked_up)
+        .with_column("again", again)
+        .with_column("country", country)
+        .run(key="name", on_row_error="isolate")
+    )
+    middle = await ctx.tools.execute(
+        id="middle", tool="echo", input={"item": f"{tag}/middle/{first.completed}"}
+    )
+    second = await (
+        ctx.dataset("second", rows_of(tag, "second", rows // 2))
+        .with_column("looked_up", looked_up)
+        .with_column("again", again)
+        .run(key="name", on_row_error="isolate")
+    )
+    return {"head": head, "middle": middle, "first": first.completed, "second": second.completed}
+
+
+def expected_items(tag: str, rows: int) -> set[str]:
+    """Every item that one run pays for, as `ledger_name` names it."""
+    names = [row["name"] for row in rows_of(tag, "first", rows) + rows_of(tag, "second", rows // 2)]
+    codes = {f"code {code_of(n)}" for n in range(rows)}
+    return {f"{tag}/head", f"{tag}/middle/{rows}", *names, *(f"2:{name}" for name in names), *codes}

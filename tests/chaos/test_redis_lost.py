@@ -1,0 +1,38 @@
+"""Redis forgets everything, or takes no writes."""
+
+from tests.chaos.stack_under_test import StackUnderTest
+
+
+def test_flushall_again_and_again_in_the_middle_of_a_run(stack: StackUnderTest) -> None:
+    """Queues, chords, leases, batch records and inboxes vanish four times while calls are on the wire. Owners put back
+    what they hold, claims wait one session TTL, sweeps send the pages again; no item is sent a second time."""
+    stack.latency_ms(300)
+    run = stack.start(100)
+    for rows in (0, 10, 40, 80):
+        stack.until_rows(run, rows)
+        stack.until_sent(run, 1)
+        stack.flush_all()
+    stack.check(run)
+
+
+def test_flushall_before_anybody_took_the_message(stack: StackUnderTest) -> None:
+    """The message of a run is lost before control reads it; the client wrote the run's row first, so sweeps start it."""
+    stack.child("control")
+    run = stack.start(20)
+    stack.flush_all()
+    stack.check(run)
+
+
+def test_a_read_only_redis_stops_calls_and_harms_nothing(stack: StackUnderTest) -> None:
+    """A failover leaves a replica: reads work, writes are refused. While no claim can be taken nothing is sent; when
+    writes are possible again the run goes on, no process having died for good."""
+    stack.latency_ms(150)
+    run = stack.start(80)
+    stack.until_rows(run, 10)
+    with stack.redis(0) as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        try:
+            stack.until_quiet(run, 2.0)
+        finally:
+            client.execute_command("REPLICAOF", "NO", "ONE")
+    stack.check(run)

@@ -1,0 +1,78 @@
+"""Messages that come twice, runs that come twice, and workers that are told to stop."""
+
+import signal
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from tests.chaos.plays import expected_items
+from tests.chaos.stack_under_test import PLAY, StackUnderTest
+
+
+def test_doubled_messages_are_harmless(stack: StackUnderTest) -> None:
+    """Every message comes several times, for pages that are done, out, or don't exist: the tables decide, and the run
+    is what it would have been."""
+    stack.latency_ms(100)
+    run = stack.start(60)
+    sender = Celery(broker=stack.servers.redis_url)
+
+    def send(task: str, queue: str, **kwargs: Any) -> None:
+        sender.send_task(task, queue=queue, kwargs=kwargs, ignore_result=True)
+
+    with stack.client(run.org_id) as client:
+        for _ in range(5):
+            client.enqueue(PLAY, {"tag": run.tag, "rows": 60}, run_id=run.run_id)
+            send("plays.resume", "plays", run_id=run.run_id)
+    for rows in (1, 20, 50):
+        stack.until_rows(run, rows)
+        for (dataset,) in stack.sql("select dataset_id from datasets where run_id = %s", run.run_id):
+            for page in (0, 1, 2, 99):
+                for _ in range(2):
+                    send("datasets.settle_page", "control", run_id=run.run_id, dataset_id=dataset, page=page)
+                    for number in (0, 1, 7):
+                        where = {"run_id": run.run_id, "dataset_id": dataset, "page": page, "number": number}
+                        send("rows.run_slice", "rows", **where)
+        send("plays.resume", "plays", run_id=run.run_id)
+        send("plays.resume", "plays", run_id="no such run")
+        send("datasets.settle_page", "control", run_id="no such run", dataset_id=10**9, page=0)
+    sender.close()
+    status = stack.check(run)
+    assert status.attempt <= 4
+
+
+def test_a_second_run_over_the_same_input_is_free_and_says_so(stack: StackUnderTest) -> None:
+    """Receipts are shared by all runs of an org: the second run sends nothing, and every cell says that it is cached."""
+    first = stack.start(60)
+    stack.check(first)
+    second = stack.start(60, again=first)
+    status = stack.until_ended(second)
+    assert (status.state, status.result["first"], status.result["second"]) == ("completed", 60, 30)
+    assert stack.ledger(second).entries == []
+    assert stack.ledger(first).charged_twice() == []
+    assert set(stack.ledger(first).charged()) == expected_items(first.tag, 60)
+    usage = {tool.tool: tool for tool in status.usage}
+    assert (usage["echo"].items, usage["echo"].credits, usage["country_facts"].items) == (0, 0, 0)
+    assert (usage["echo"].cached, usage["country_facts"].cached) == (2 * 90, 60)
+    metas = [
+        meta for (meta,) in stack.sql("select cell_meta from sheet_rows where run_id = %s", second.run_id)
+    ]
+    assert len(metas) == 90
+    assert {cell["state"] for meta in metas for cell in meta.values()} == {"cached"}
+
+
+@pytest.mark.parametrize("role", ["rows", "lanes", "plays", "control"])
+def test_a_worker_told_to_stop_gives_back_what_it_holds(stack: StackUnderTest, role: str) -> None:
+    """SIGTERM in the middle of a run: queued work goes back, what is on the wire is finished, the process ends within
+    its grace and by itself; its successor need not wait for a dead session."""
+    stack.latency_ms(300)
+    run = stack.start(80)
+    stack.until_rows(run, 10)
+    old = stack.signal(role, signal.SIGTERM)
+    stack.until(lambda: stack.pid(role) != old or not stack.child(role).alive(), "the end", 12)
+    assert stack.sql(
+        "select ended_at is not null from sessions where pid = %s order by started_at desc limit 1", old
+    ) == [(True,)]
+    stack.until_restarted(role, old)
+    stack.check(run)
+    assert stack.endings(role)[-1] == "ended with exit code 0"

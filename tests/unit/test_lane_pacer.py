@@ -1,0 +1,65 @@
+"""The plain pacer: caps per lane and overall, turns, and tickets given back at any moment."""
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.engine.plain_pacer import PlainPacer
+from runtime.testing_redis import settle
+
+
+async def _is_due(ticket: object) -> bool:
+    task = asyncio.get_running_loop().create_task(ticket.due())  # type: ignore[attr-defined]
+    await settle(3)
+    if task.done():
+        return True
+    task.cancel()
+    return False
+
+
+async def test_places_are_capped_and_handed_on_in_order() -> None:
+    pacer = PlainPacer(lambda _lane: 2, 10)
+    tickets = [await pacer.reserve("a", "o", 1) for _ in range(4)]
+    assert [await _is_due(ticket) for ticket in tickets] == [True, True, False, False]
+    tickets[0].free()
+    tickets[0].free()
+    assert [await _is_due(ticket) for ticket in tickets[2:]] == [True, False]
+    assert pacer.in_use("a") == 2
+
+
+async def test_a_waiting_ticket_given_back_leaves_the_line() -> None:
+    pacer = PlainPacer(lambda _lane: 1, 10)
+    first, second, third = [await pacer.reserve("a", "o", 1) for _ in range(3)]
+    second.free()
+    first.free()
+    assert await _is_due(third)
+    third.free()
+    assert pacer.in_use("a") == 0
+
+
+async def test_a_busy_lane_does_not_take_the_last_places_of_all() -> None:
+    pacer = PlainPacer(lambda _lane: 3, 3)
+    busy = [await pacer.reserve("a", "o", 1) for _ in range(6)]
+    other = await pacer.reserve("b", "o", 1)
+    assert not await _is_due(other)
+    busy[0].free()
+    busy[1].free()
+    assert await _is_due(other)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30)), max_size=40))
+def test_no_order_of_frees_breaks_the_caps_or_leaks_a_place(steps: list[tuple[str, int]]) -> None:
+    async def play() -> None:
+        pacer = PlainPacer(lambda _lane: 2, 3)
+        tickets = []
+        for lane, n in steps:
+            tickets.append(await pacer.reserve(lane, "o", 1))
+            tickets[n % len(tickets)].free()
+            assert pacer.in_use("a") <= 2 and pacer.in_use("b") <= 2
+            assert 0 <= pacer.in_use("a") + pacer.in_use("b") <= 3
+        for ticket in tickets:
+            ticket.free()
+        assert pacer.in_use("a") == pacer.in_use("b") == 0
+
+    asyncio.run(play())
