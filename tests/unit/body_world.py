@@ -258,10 +258,14 @@ class World:
         while self.now_s < due_s:
             await asyncio.sleep(0.0005)
         self.tool_calls.append(key)
+        self.usage_stores = 0
         if tool == "bad":
             raise ToolRejectedError("no such thing", tool=tool, details={"why": "bad"})
         self.receipts[key] = {"b": 1e16, "a": -0.0, "in": input} if tool == "odd" else f"{tool}({input})"
         return self.receipts[key], False
+
+    async def store_usage(self) -> None:
+        self.usage_stores += 1
 
     # ---- the clock, faults
 
