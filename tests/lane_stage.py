@@ -41,17 +41,16 @@ def tool(max_batch_size: int = 100, name: str = "echo") -> ToolMetadata:
 
 def call(item: str, *, run_id: str = "r1", inbox: str = "rows-1", tool: str = "echo") -> Call:
     given = {"item": item}
+    keys = identity.call_keys(
+        org_id="o", tool=tool, input=given, auth_scope=None, action_version="1", response_revision=None
+    )
     return Call(
-        key=identity.receipt_key(
-            org_id="o", tool=tool, input=given, auth_scope=None, action_version="1", response_revision=None
-        ),
+        key=keys.receipt,
         org_id="o",
         run_id=run_id,
         tool=tool,
         input=given,
-        idempotency_key=identity.item_idempotency_key(
-            org_id="o", tool=tool, input=given, auth_scope=None, action_version="1"
-        ),
+        idempotency_key=keys.item,
         inbox=inbox,
     )
 

@@ -75,7 +75,7 @@ class ToolCalls:
             ) from error
 
     def _call(self, context: CallContext, metadata: ToolMetadata, input: Any) -> Call:
-        key = identity.receipt_key(
+        keys = identity.call_keys(
             org_id=context.org_id,
             tool=metadata.tool,
             input=input,
@@ -83,20 +83,13 @@ class ToolCalls:
             action_version=metadata.action_version,
             response_revision=metadata.response_revision,
         )
-        item_key = identity.item_idempotency_key(
-            org_id=context.org_id,
-            tool=metadata.tool,
-            input=input,
-            auth_scope=None,
-            action_version=metadata.action_version,
-        )
         return Call(
-            key=key,
+            key=keys.receipt,
             org_id=context.org_id,
             run_id=context.run_id,
             tool=metadata.tool,
             input=input,
-            idempotency_key=item_key,
+            idempotency_key=keys.item,
             inbox=self._session_id,
             integration_mode=context.integration_mode,
         )

@@ -7,6 +7,9 @@ import orjson
 import rfc8785
 
 
+_PLAIN = (str, bool, type(None))  # written alike by orjson and RFC 8785
+
+
 def canonical(value: Any) -> bytes:
     """The one text of `value`; equal values give equal bytes in every process."""
     if isinstance(value, str):
@@ -28,8 +31,10 @@ def digest(value: Any) -> str:
 
 
 def _canonical_object(value: dict[str, Any]) -> bytes:
-    keys = list(value)
-    keys.sort(key=None if all(key.isascii() for key in keys) else _utf16)
+    ascii_keys = all(map(str.isascii, value))
+    if ascii_keys and all(type(item) in _PLAIN for item in value.values()):
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)  # the same text, several times faster
+    keys = sorted(value, key=None if ascii_keys else _utf16)
     return b"{" + b",".join(orjson.dumps(key) + b":" + canonical(value[key]) for key in keys) + b"}"
 
 

@@ -2,12 +2,21 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from runtime.model.canonical_json import digest
+from runtime.model.canonical_json import canonical, digest
 
 
-def receipt_key(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallKeys:
+    """`receipt`: sha256 hex, shared by all plays and runs of an org. `item`: the provider's key of one item."""
+
+    receipt: str
+    item: str
+
+
+def call_keys(
     *,
     org_id: str,
     tool: str,
@@ -15,16 +24,14 @@ def receipt_key(
     auth_scope: str | None,
     action_version: str,
     response_revision: str | None,
-) -> str:
-    """Receipt key (sha256 hex), shared by all plays and runs of an org."""
-    return digest(["receipt", org_id, tool, input, auth_scope, action_version, response_revision])
-
-
-def item_idempotency_key(
-    *, org_id: str, tool: str, input: Any, auth_scope: str | None, action_version: str
-) -> str:
-    """The provider's key of one item: no revision (a re-read is the same purchase), no lease, no attempt."""
-    return "pl-" + digest(["item", org_id, tool, input, auth_scope, action_version])[:48]
+) -> CallKeys:
+    """The provider's key leaves out the revision (a re-read is the same purchase), leases and attempts."""
+    call = canonical([org_id, tool, input, auth_scope, action_version])
+    revision = canonical(response_revision)
+    return CallKeys(
+        receipt=hashlib.sha256(b'["receipt",' + call + b"," + revision + b"]").hexdigest(),
+        item="pl-" + hashlib.sha256(b'["item",' + call + b"]").hexdigest()[:48],
+    )
 
 
 def batch_idempotency_key(*, operation: str, strategy: str, revision: str, item_keys: Sequence[str]) -> str:

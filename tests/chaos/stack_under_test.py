@@ -18,6 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 import psycopg
 import redis
+from celery import Celery
 
 from runtime.client import PlayClient
 from runtime.model.run import ENDED_RUNS, RunState
@@ -146,10 +147,8 @@ class StackUnderTest:
         for fault, following in pairwise([*faults, ""]):
             self.faults_for_next_life(role, following)
             pid = self.pid(role)
-            try:
+            with self.describing(run):
                 self.until(lambda pid=pid: self.pid(role) != pid, f"a death at {fault}")
-            except AssertionError as error:
-                raise AssertionError(f"{error}\n{self.describe(run)}") from None
         assert self.endings(role)[before:] == ["was ended by SIGKILL"] * len(faults)
         return run
 
@@ -237,11 +236,32 @@ class StackUnderTest:
         return found[0][0]
 
     def until_rows(self, run: StartedRun, count: int) -> None:
-        self.until(lambda: self.rows_ended(run) >= count, f"{count} rows of {run.run_id}")
+        with self.describing(run):
+            self.until(lambda: self.rows_ended(run) >= count, f"{count} rows of {run.run_id}")
 
     def until_sent(self, run: StartedRun, requests: int) -> None:
         """So many requests of the run have been answered by the provider."""
-        self.until(lambda: len(self.ledger(run).entries) >= requests, f"{requests} requests of {run.run_id}")
+        with self.describing(run):
+            self.until(lambda: len(self.ledger(run).entries) >= requests, f"{requests} requests")
+
+    @contextmanager
+    def sender(self) -> Iterator[Callable[..., None]]:
+        """`send(task, queue, **kwargs)`: a message as anybody could send it."""
+        with Celery(broker=self.servers.redis_url) as sender:
+            yield lambda task, queue, **kwargs: sender.send_task(
+                task, queue=queue, kwargs=kwargs, ignore_result=True
+            )
+
+    def ask_to_settle(self, run: StartedRun, send: Callable[..., None]) -> bool:
+        """Ask control to settle every page that is out; True if the run has ended."""
+        pages = self.sql(
+            "select dataset_id, page from pages join datasets using (dataset_id)"
+            " where run_id = %s and pages.state = 'out'",
+            run.run_id,
+        )
+        for dataset, page in pages:
+            send("datasets.settle_page", "control", run_id=run.run_id, dataset_id=dataset, page=page)
+        return self.sql("select state from runs where run_id = %s", run.run_id) == [("completed",)]
 
     def ledger(self, run: StartedRun) -> Ledger:
         return Ledger.of_run(self.api_url, run.run_id)
@@ -251,11 +271,8 @@ class StackUnderTest:
             status = client.status(run.run_id)
             return status if status.state in ENDED_RUNS else None
 
-        with self.client() as client:
-            try:
-                return self.until(look, f"the end of {run.run_id}", timeout_s)
-            except AssertionError as error:
-                raise AssertionError(f"{error}\n{self.describe(run)}") from None
+        with self.client() as client, self.describing(run):
+            return self.until(look, f"the end of {run.run_id}", timeout_s)
 
     # ---- what must be true afterwards
 
@@ -313,6 +330,18 @@ class StackUnderTest:
                         found.append(f"{key} ttl={left_s}")
         return found
 
+    def _queues(self) -> dict[str, int]:
+        with self.redis(0) as broker:
+            return {key: broker.llen(key) for key in broker.scan_iter(_type="list")}  # type: ignore[misc]
+
+    @contextmanager
+    def describing(self, run: StartedRun) -> Iterator[None]:
+        """A failure inside says where the run stands."""
+        try:
+            yield
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe(run)}") from None
+
     def describe(self, run: StartedRun) -> str:
         """What the tables and the ledger say, for a failed test."""
         ledger = self.ledger(run)
@@ -343,6 +372,8 @@ class StackUnderTest:
             "under two keys": ledger.sent_under_two_keys()[:10],
             "missing": sorted(expected_items(run.tag, run.rows) - set(ledger.charged()))[:10],
             "redis": self._left_behind()[:20],
+            "processes": {name: child.pid for name, child in self._children.items()},
+            "queues": self._queues(),
         }
         return "\n".join(f"{name}: {json.dumps(value, default=str)}" for name, value in parts.items())
 

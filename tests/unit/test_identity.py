@@ -10,7 +10,7 @@ from runtime.model.canonical_json import canonical
 from runtime.policy import identity
 
 
-def key(**changes: Any) -> str:
+def keys(**changes: Any) -> identity.CallKeys:
     fields: dict[str, Any] = {
         "org_id": "o",
         "tool": "t",
@@ -19,7 +19,11 @@ def key(**changes: Any) -> str:
         "action_version": "1",
         "response_revision": None,
     }
-    return identity.receipt_key(**(fields | changes))
+    return identity.call_keys(**(fields | changes))
+
+
+def key(**changes: Any) -> str:
+    return keys(**changes).receipt
 
 
 def test_order_of_fields_does_not_matter() -> None:
@@ -48,14 +52,16 @@ def test_64_bit_ids_stay_apart() -> None:
 
 
 def test_the_provider_key_knows_no_revision() -> None:
-    arguments: dict[str, Any] = {
-        "org_id": "o",
-        "tool": "t",
-        "input": {},
-        "auth_scope": None,
-        "action_version": "1",
-    }
-    assert identity.item_idempotency_key(**arguments) == identity.item_idempotency_key(**arguments)
+    """A response read again in another form is the same purchase."""
+    assert keys(response_revision="r").item == keys().item
+    assert keys(action_version="2").item != keys().item
+    assert keys(org_id="p").item != keys().item
+
+
+def test_the_fast_text_is_the_exact_text() -> None:
+    plain = {"b": "\u00e9\n\x7f", "a": None, "c": True}
+    assert canonical(plain) == b'{"a":null,"b":"\xc3\xa9\\n\x7f","c":true}'
+    assert canonical({"b": 1.0, "a": "x"}) == b'{"a":"x","b":1}'
 
 
 def test_a_batch_key_depends_on_members_and_their_order() -> None:
