@@ -1,7 +1,9 @@
 """The run stores behind blocking calls, for a process without a loop of its own."""
 
 import asyncio
+import atexit
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -35,6 +37,7 @@ class RunReader:
         self._lock = threading.Lock()
         self._loop: _LoopThread | None = None
         self._pool: Pool | None = None
+        atexit.register(_close_if_left, weakref.ref(self))
 
     def insert(self, run: NewRun) -> bool:
         """True if the run is new."""
@@ -120,3 +123,10 @@ class _LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _close_if_left(reader: "weakref.ref[RunReader]") -> None:
+    """A script that ends without closing its client must not end in warnings."""
+    left = reader()
+    if left is not None:
+        left.close()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import structlog
 
+from runtime.engine.body import zombie_tasks
 from runtime.errors import PlaylaneError
 from runtime.policy.limits import Limits
 from runtime.policy.renewing import Renewal, decide
@@ -18,6 +19,7 @@ from workers.loop import BackgroundLoop
 log = structlog.get_logger()
 EXIT_SESSION_LOST = 75
 EXIT_LOOP_STALLED = 70
+EXIT_ZOMBIES = 71
 
 
 class RenewalThread:
@@ -74,7 +76,12 @@ class RenewalThread:
             log.warning("leases not renewed", action="leases.renew", error=str(error))
 
     def _act(self, stalled_s: float) -> None:
-        verdict = decide(loop_stalled_s=stalled_s, session_ours=self._session_ours, limits=self._limits)
+        verdict = decide(
+            loop_stalled_s=stalled_s,
+            session_ours=self._session_ours,
+            zombie_tasks=zombie_tasks(),
+            limits=self._limits,
+        )
         if verdict is Renewal.RENEW_AND_WARN and time.monotonic() - self._warned > self._limits.heartbeat_s:
             self._warned = time.monotonic()
             log.warning(
@@ -82,6 +89,8 @@ class RenewalThread:
             )
         elif verdict is Renewal.EXIT_STALLED:
             self._exit(EXIT_LOOP_STALLED, f"the loop hasn't turned for {stalled_s:.0f} s: {self._blocker()}")
+        elif verdict is Renewal.EXIT_ZOMBIES:
+            self._exit(EXIT_ZOMBIES, "too many tasks of plays outlived their cancellation; a fresh process has none")
         elif verdict is Renewal.EXIT_LOST:
             self._exit(EXIT_SESSION_LOST, "this session was ended: it did not renew in time")
 

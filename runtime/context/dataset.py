@@ -10,7 +10,7 @@ from runtime.errors import PlayDefinitionError
 from runtime.play import Column, Resolver
 from runtime.policy.rows_input import RESERVED_PREFIXES, KeySpec
 
-ON_ROW_ERROR = ("isolate", "fail")
+ON_ROW_ERROR = ("isolate",)
 NAME_BYTES = 63  # what Postgres keeps of an identifier
 
 _UNSAFE = re.compile(r"[^a-z0-9]+")
@@ -124,7 +124,8 @@ class DatasetBuilder:
         """Run all columns over all rows; returns when the dataset is settled."""
         if on_row_error not in ON_ROW_ERROR:
             raise PlayDefinitionError(
-                f'{self._where()}: on_row_error is "isolate" or "fail", not {on_row_error!r:.80}'
+                f'{self._where()}: on_row_error can be "isolate" (a failed row stays in its row), '
+                f"not {on_row_error!r:.80}"
             )
         if not self._columns:
             raise PlayDefinitionError(

@@ -30,7 +30,7 @@ from workers.stack.child import Child
 from workers.stack.console import Console
 from workers.stack.folders import temporary_state
 from workers.stack.servers import Servers, running_servers
-from workers.stack.stack import start_stack
+from workers.stack.stack import Counts, start_stack
 from workers.stack.supervisor import Supervisor
 
 ROLES = ("control", "plays", "rows", "lanes")
@@ -74,8 +74,9 @@ class StackUnderTest:
         self.servers = servers
         self.api_url = api_url
         self._children = {child.name: child for child in supervisor._children}
-        for role in ROLES:
-            child = self._children[role]
+        self.workers = tuple(name for name in self._children if name.partition("-")[0] in ROLES)
+        for name in self.workers:
+            child = self._children[name]
             # Each role's environment is its own and read anew at every start: faults are for one life.
             child.launch = replace(child.launch, env=dict(child.launch.env or {}))
 
@@ -112,7 +113,7 @@ class StackUnderTest:
         self.until_ready(role)
 
     def until_ready(self, *roles: str) -> None:
-        for role in roles or ROLES:
+        for role in roles or self.workers:
             child = self.child(role)
             self.until(lambda child=child: child.alive() and child.is_ready(), f"{role} ready", READY_S)
 
@@ -309,8 +310,12 @@ class StackUnderTest:
             run.run_id,
         )
         assert rows == [(key, "completed", count) for key, count in wanted.items()]
-        held = "select count(*) from slices s join datasets d using (dataset_id) where d.run_id = %s and s.state <> 'done'"
-        assert self.sql(held, run.run_id) == [(0,)]
+        held = self.sql(
+            "select count(*) from slices s join datasets d using (dataset_id)"
+            " where d.run_id = %s and s.state <> 'done'",
+            run.run_id,
+        )
+        assert held == [(0,)]
 
     def _check_sheet(self, run: StartedRun) -> None:
         sheets = self.sql("select data from sheet_rows where org_id = %s", run.org_id)
@@ -380,7 +385,7 @@ class StackUnderTest:
 
 @contextmanager
 def stack_under_test(
-    *, logs: Path | None = None, limits: dict[str, Any] | None = None
+    *, logs: Path | None = None, limits: dict[str, Any] | None = None, counts: Counts | None = None
 ) -> Iterator[StackUnderTest]:
     """Fresh servers and workers, none shared: FLUSHALL and a frozen Postgres would hit neighbours."""
     with ExitStack() as cleanup:
@@ -394,6 +399,7 @@ def stack_under_test(
         ports = start_stack(
             supervisor,
             servers,
+            counts=counts,
             flower=False,
             quiet=True,
             logs=logs,

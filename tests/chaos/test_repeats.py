@@ -45,7 +45,7 @@ def test_doubled_messages_are_harmless(stack: StackUnderTest) -> None:
 
 
 def test_a_second_run_over_the_same_input_is_free_and_says_so(stack: StackUnderTest) -> None:
-    """Receipts are shared by all runs of an org: the second run sends nothing, and every cell says that it is cached."""
+    """Receipts are shared by all runs of an org: the second run sends nothing, and every cell says so."""
     first = stack.start(60)
     stack.check(first)
     second = stack.start(60, again=first)

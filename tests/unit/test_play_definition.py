@@ -101,7 +101,7 @@ def test_column_names_are_checked() -> None:
 async def test_run_options_are_checked() -> None:
     with pytest.raises(PlayDefinitionError, match="has no column"):
         await builder().run()
-    with pytest.raises(PlayDefinitionError, match='"isolate" or "fail"'):
+    with pytest.raises(PlayDefinitionError, match='on_row_error can be "isolate"'):
         await builder().with_column("x", value).run(on_row_error="ignore")
     for key in (3, [], [""], [3], ""):
         with pytest.raises(PlayDefinitionError, match="key is a column name"):

@@ -42,4 +42,17 @@ def test_delays_double_and_stay_bounded(posts: int) -> None:
     ],
 )
 def test_renewal(stalled_s: float, ours: bool, verdict: Renewal) -> None:
-    assert renewing.decide(loop_stalled_s=stalled_s, session_ours=ours, limits=DEFAULT_LIMITS) is verdict
+    decided = renewing.decide(
+        loop_stalled_s=stalled_s, session_ours=ours, zombie_tasks=0, limits=DEFAULT_LIMITS
+    )
+    assert decided is verdict
+
+
+def test_a_process_full_of_zombies_ends() -> None:
+    def decided(zombies: int) -> Renewal:
+        return renewing.decide(
+            loop_stalled_s=0.0, session_ours=True, zombie_tasks=zombies, limits=DEFAULT_LIMITS
+        )
+
+    assert decided(DEFAULT_LIMITS.zombie_tasks) is Renewal.RENEW
+    assert decided(DEFAULT_LIMITS.zombie_tasks + 1) is Renewal.EXIT_ZOMBIES
