@@ -24,7 +24,7 @@ def run_play(**fields: Any) -> None:
     except (BadInputError, UnknownPlayError) as error:
         _refuse(fields, error)
         return
-    process().bridge.call(control.admit(message.to_run()))
+    process().call(control.admit(message.to_run()))
 
 
 @app.task(name="runs.cancel", **_LATE)
@@ -35,13 +35,13 @@ def cancel_run(**fields: Any) -> None:
     except BadInputError as error:
         log.error("message refused", action="runs.cancel", error=str(error))
         return
-    process().bridge.call(process().control.cancel(message.run_id))
+    process().call(process().control.cancel(message.run_id))
 
 
 @app.task(name="datasets.settle_page", **_LATE)
 def settle_page(run_id: str, dataset_id: int, page: int) -> None:
     """The chord's body: only a hint, the tables decide."""
-    process().bridge.call(process().settling.settle(run_id, dataset_id, page))
+    process().call(process().settling.settle(run_id, dataset_id, page))
 
 
 def _refuse(fields: dict[str, Any], error: BadInputError) -> None:
@@ -55,4 +55,4 @@ def _refuse(fields: dict[str, Any], error: BadInputError) -> None:
         play=str(fields.get("play"))[:100],
         input=None,
     )
-    process().bridge.call(process().control.refuse(refused, error.to_payload()))
+    process().call(process().control.refuse(refused, error.to_payload()))

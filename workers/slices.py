@@ -12,27 +12,27 @@ log = structlog.get_logger()
 
 def run_slice_once(process: WorkerProcess, run_id: str, dataset_id: int, page: int, number: int) -> None:
     """Run the slice if it is free. Errors give it back; a fatal one ends its run first."""
-    slices, bridge = process.slices, process.bridge
-    taken = bridge.call(slices.take(run_id, SliceId(dataset_id=dataset_id, page=page, slice=number)))
+    slices = process.slices
+    taken = process.call(slices.take(run_id, SliceId(dataset_id=dataset_id, page=page, slice=number)))
     if taken is None:
         return
     try:
         program = process.recover(taken)
     except BaseException as error:
-        bridge.call(slices.give_back(taken))
+        process.call(slices.give_back(taken))
         _end_if_fatal(process, taken, error)
         raise
     try:
-        end = bridge.call(slices.run(taken, program))
+        end = process.call(slices.run(taken, program), process.limits.slice_run_s)
     except RunFatalError as error:
         _end_if_fatal(process, taken, error)
         raise
     if end != SliceEnd.ENDED:
-        bridge.call(process.settling.settle(run_id, dataset_id, page))
+        process.call(process.settling.settle(run_id, dataset_id, page))
 
 
 def _end_if_fatal(process: WorkerProcess, taken: TakenSlice, error: BaseException) -> None:
     """A run that can't go on anywhere fails; another version of the play may be on another worker."""
     if isinstance(error, RunFatalError) and not isinstance(error, PlayVersionUnavailableError):
         log.error("run ended by a row", action="run.fail", run_id=taken.facts.run_id, error=str(error))
-        process.bridge.call(process.runs.fail(taken.facts.run_id, error.to_payload()))
+        process.call(process.runs.fail(taken.facts.run_id, error.to_payload()))

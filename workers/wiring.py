@@ -4,12 +4,12 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -55,6 +55,7 @@ from workers.app import app, load_settings
 from workers.loop import BackgroundLoop
 from workers.publishing import CeleryPublisher
 
+T = TypeVar("T")
 log = structlog.get_logger()
 
 
@@ -139,6 +140,10 @@ class WorkerProcess:
             open_stores(settings, self.limits), timeout_s=self.limits.database_timeout_s
         )
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="playlane-events")
+
+    def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run `work` on the loop and wait for it, for `task_call_s` if nothing else is said."""
+        return self.bridge.call(work, timeout_s or self.limits.task_call_s)
 
     def in_background(self, function: Callable[..., None]) -> Callable[..., None]:
         """`function`, run in order on a thread of its own, so that neither loop nor consumer waits for it."""

@@ -30,6 +30,7 @@ class Limits:
     slices_per_row_process: int = 32
     page_bytes: int = 64 * MIB
     slice_run_s: float = 24 * 3600.0
+    task_call_s: float = 300.0  # what a Celery task waits for one decision of its loop
 
     # body and journal
     body_turns: int = 200_000

@@ -122,10 +122,15 @@ def main() -> int:
     verdicts: dict[int, str] = {}
     for seed in range(options.first_seed, options.first_seed + options.seeds):
         verdicts[seed] = one_seed(seed, options.seconds)
-        print(f"seed {seed}: {verdicts[seed]}", flush=True)
+        say(f"seed {seed}: {verdicts[seed]}")
     right = sum(verdict.startswith("right") for verdict in verdicts.values())
-    print(json.dumps({"seeds": len(verdicts), "right": right, "verdicts": verdicts}), flush=True)
+    say(json.dumps({"seeds": len(verdicts), "right": right, "verdicts": verdicts}))
     return 0 if right == len(verdicts) else 1
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def one_seed(seed: int, seconds: float) -> str:
@@ -143,8 +148,8 @@ def one_seed(seed: int, seconds: float) -> str:
                 stack.check(run, one_key=not trouble.named_exception(), timeout_s=END_S)
                 two_keys += len(stack.ledger(run).sent_under_two_keys())
         except Exception:
-            print("\n".join(trouble.done), file=sys.stderr)
-            return f"WRONG, logs in {logs}\n{traceback.format_exc(limit=-3)}"
+            steps = "\n".join(trouble.done)
+            return f"WRONG, logs in {logs}\n{steps}\n{traceback.format_exc(limit=-3)}"
         return f"right: {len(runs)} runs, {dict(kinds)}, {two_keys} items saved by their own keys alone"
 
 
