@@ -29,7 +29,11 @@ set data = excluded.data, cell_meta = excluded.cell_meta, run_id = excluded.run_
 CELL_META = {"value": {"state": "completed"}}
 
 app = Celery("bench_rows", broker=os.environ.get(BROKER_VARIABLE))
-app.conf.update(task_ignore_result=True, broker_connection_retry_on_startup=True)
+app.conf.update(
+    task_ignore_result=True,
+    broker_connection_retry_on_startup=True,
+    worker_send_task_events=True,  # watched in Flower, as its rival is
+)
 
 
 @dataclass(frozen=True, slots=True)

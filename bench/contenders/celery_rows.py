@@ -34,7 +34,7 @@ class CelerySetup:
     @property
     def described(self) -> str:
         size = f"{self.processes} x {self.concurrency} {self.pool}"
-        return f"stock Celery, {size}: a task, a single call and an upsert a row, ignore_result"
+        return f"stock Celery, {size}: a task, a single call and an upsert a row; events on, results off"
 
 
 @contextmanager
