@@ -1,5 +1,6 @@
 """The plays that benchmarks run."""
 
+import asyncio
 from typing import Any
 
 from runtime import play
@@ -17,3 +18,23 @@ async def bench_spine(ctx: Any, input: Any) -> Any:
     rows = await ctx.csv(input["file"])
     done = await ctx.dataset("spine", rows).with_column("value", value).run(key="item")
     return {"rows": done}
+
+
+async def single_value(row: Any, ctx: Any) -> Any:
+    """One scalar call."""
+    found = await ctx.tools.execute(id="value", tool="echo_single", input={"item": row["item"]})
+    return found["value"]
+
+
+@play("bench_receipts")
+async def bench_receipts(ctx: Any, input: Any) -> Any:
+    """One dataset of the file's items, one column, one scalar call a row."""
+    rows = await ctx.csv(input["file"])
+    done = await ctx.dataset("receipts", rows).with_column("value", single_value).run(key="item")
+    return {"rows": done}
+
+
+@play("bench_wait")
+async def bench_wait(ctx: Any, input: Any) -> Any:
+    """Is alive, and does nothing, until it is cancelled."""
+    await asyncio.sleep(3_600)

@@ -34,6 +34,14 @@ def print_report(
     print(json.dumps(numbers), flush=True)
 
 
+def print_numbers(title: str, numbers: Mapping[str, float | None], notes: Sequence[str]) -> None:
+    """A title, notes and, as the last line, the numbers."""
+    print(title)
+    for note in notes:
+        print(f"  {note}")
+    print(json.dumps(numbers), flush=True)
+
+
 def _table(title: str, measurements: Sequence[Measurement], notes: Sequence[str]) -> Table:
     table = Table(title=title, caption="\n".join(notes), caption_justify="left", title_justify="left")
     table.add_column("contender")

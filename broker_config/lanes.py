@@ -6,11 +6,27 @@ DEFAULT_LANE = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """At most `limit` in any `per_s`, plus `burst` saved up, of `counts` ("requests" or "items")."""
+
+    limit: float
+    per_s: float = 1.0
+    counts: str = "requests"
+    burst: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """A provider's lane. `groups`: batches of it on the wire at once, in one process."""
+    """A provider's lane. `groups`: its batches in line or on the wire in one process, where no rate says it.
+
+    `pacing` fills in for what its tools don't declare; `concurrency`: requests on the wire at once, fleet wide.
+    Both are per organisation and provider.
+    """
 
     provider: str
     groups: int = 8
+    pacing: tuple[Pace, ...] = ()
+    concurrency: int | None = None
 
 
 LANES: tuple[Lane, ...] = (

@@ -25,6 +25,12 @@ class Settings(BaseSettings):
     execution_api_token: SecretStr = Field(
         default=SecretStr("local"), description="bearer token of every org"
     )
+    control_api_url: str = Field(
+        default="", description="origin of tool look-ups, where it isn't that of executions"
+    )
+    execution_api_test_fault: str = Field(
+        default="", description="fault asked of the reference execution API with every call, for tests only"
+    )
     play_modules: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="comma separated modules that define plays"
     )

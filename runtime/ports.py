@@ -16,8 +16,9 @@ from runtime.model.lease import BatchRecord, Claim, Lease
 from runtime.model.operation import JournalEntry
 from runtime.model.page import PageOut
 from runtime.model.physical_request import PhysicalReply, PhysicalRequest
+from runtime.model.rate_scope import RateScope
 from runtime.model.receipt import Receipt
-from runtime.model.row import FinishedRow
+from runtime.model.row import FinishedRow, WokenPage
 from runtime.model.run import ClaimedRun, NewRun, RunFacts, RunPoll, RunState
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.model.tool import ToolMetadata
@@ -162,7 +163,7 @@ class SettlingStore(Protocol):
     """The statements of `settle_page`: each decides alone, trusts no caller, may be repeated by anybody."""
 
     async def settle_page(self, dataset_id: int, page: int) -> bool:
-        """True if this call settled it."""
+        """True if this call settled it: no slice is open, no row waits. If all that is left sleeps, it is parked."""
         ...
 
     async def claim_pages(self, dataset_id: int) -> list[int]:
@@ -191,6 +192,14 @@ class SettlingStore(Protocol):
 
     async def resolve_timers(self) -> None: ...
 
+    async def wake_rows(self) -> list[WokenPage]:
+        """Let a batch of rows whose wait is over go on; settle these pages to send them. Rows of ended runs stay."""
+        ...
+
+    async def wake_budget(self, run_id: str) -> list[WokenPage]:
+        """The same for a batch of a run's rows that wait for budget; empty when none is left."""
+        ...
+
     async def run_of(self, dataset_id: int) -> str | None:
         """The run that a dataset belongs to."""
         ...
@@ -202,11 +211,18 @@ class SettlingStore(Protocol):
 
 class SliceStore(Protocol):
     async def take(self, run_id: str, slice_id: SliceId, session_id: str) -> TakenSlice | None:
-        """Claim an open slice that no live session holds (dataset open, page claimed, run live): fence + 1."""
+        """Claim an open slice that no live session holds (dataset open, page claimed, run live): fence + 1.
+
+        If its last holder never came back its open rows count a crash. At `suspect_crashes` the slice is split into
+        suspects, one row each, and comes back without rows: finish and settle it to send them.
+        """
         ...
 
     async def flush(self, write: "RowWrite") -> "RowWriteAnswer":
-        """One transaction: rows (fenced by their slices), sheet rows, counters, usage, and slices that are done."""
+        """One transaction: rows (fenced by their slices), sheet rows, counters, usage, and slices that are done.
+
+        A waiting row has no values yet; its wait is stored. A slice of an ended dataset or run is closed at once.
+        """
         ...
 
     async def release(self, held: Sequence[tuple[SliceId, int]]) -> None:
@@ -253,8 +269,12 @@ class ReceiptStore(Protocol):
         """Store all outcomes in one statement; returns what is stored now for every key.
 
         An outcome replaces: nothing, or a receipt that isn't completed and has no newer fence.
-        A completed receipt stays and is what is returned.
+        A completed receipt gives way to a completed refresh of a newer fence only; else it is what is returned.
         """
+        ...
+
+    async def unmark(self, session_id: str, receipts: Sequence[Receipt]) -> None:
+        """Remove `dispatched` receipts of these fences that this session stored: they were never sent."""
         ...
 
 
@@ -283,9 +303,9 @@ class LeaseStore(Protocol):
         ...
 
     async def seal(self, batch: BatchRecord) -> list[bool]:
-        """Check each member's lease (session and fence); if all hold: mark dispatched and record the batch.
+        """Check each lease of the batch (session and fence); if all hold: mark dispatched and record the batch.
 
-        If any doesn't hold nothing changes; the answer, aligned to members, says which hold.
+        If any doesn't hold nothing changes; the answer, aligned to `batch.keys`, says which hold.
         """
         ...
 
@@ -299,6 +319,10 @@ class LeaseStore(Protocol):
 
     async def orphans(self, limit: int) -> list[str]:
         """Ids of recorded batches whose session is dead."""
+        ...
+
+    async def runs_of(self, batch_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+        """Runs behind the members of recorded batches, by batch."""
         ...
 
     async def alive(self, receipt_keys: Sequence[str]) -> set[str]:
@@ -339,19 +363,44 @@ class Clock(Protocol):
 class Ticket(Protocol):
     """A reserved moment to send; `free` gives its place back exactly once."""
 
-    async def due(self) -> None: ...
+    async def due(self) -> None:
+        """Returns at the moment that was reserved."""
+        ...
+
+    async def confirm(self, most: int, *, whole: bool = False) -> tuple[int, float]:
+        """When due: (items that may be sent now, 0), or (0, ms to wait): the ticket keeps its place.
+
+        As many as were reserved and as the tokens allow, at most `most`; `whole`: all of them or none.
+        """
+        ...
+
+    def sent(self) -> None:
+        """The request leaves now: late ones count from here."""
+        ...
+
+    async def limited(self, retry_after_ms: float | None) -> None:
+        """The provider refused with 429: with a wait the scope closes for all, without its rate halves."""
+        ...
+
+    async def succeeded(self) -> None:
+        """The provider answered: a lowered rate recovers."""
+        ...
 
     def free(self) -> None: ...
 
 
 class Pacer(Protocol):
-    async def reserve(self, lane: str, scope: str, items: int) -> Ticket: ...
+    async def reserve(self, scope: RateScope, items: int) -> Ticket: ...
 
 
 class Requests(Protocol):
     """One physical send through the execution API; raises ExecuteFailedError with the failure's class."""
 
     async def send(self, request: PhysicalRequest) -> PhysicalReply: ...
+
+    async def attests_fence(self) -> bool:
+        """Whether a fenced request may be repeated under its key; raises ServiceUnreachableError."""
+        ...
 
 
 class EndedRuns(Protocol):
@@ -372,6 +421,10 @@ class Publisher(Protocol):
 
 class ToolCatalog(Protocol):
     async def metadata(self, tool: str, org_id: str) -> ToolMetadata: ...
+
+    async def auth_scope(self, tool: str, org_id: str, *, refresh: bool = False) -> str | None:
+        """Digest of the credentials that the tool is called with; None where the API knows no scope for it."""
+        ...
 
 
 class TokenSource(Protocol):

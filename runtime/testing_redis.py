@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from runtime.errors import ServiceUnreachableError
-from runtime.model import answer_message
+from runtime.model import answer_message, batch_record
 from runtime.model.call import Answer
 from runtime.model.lease import BatchRecord, Claim, ClaimVerdict, Lease, LeaseState
 from runtime.model.physical_request import PhysicalReply, PhysicalRequest
@@ -104,12 +104,10 @@ class MemoryLeases:
     async def seal(self, batch: BatchRecord) -> list[bool]:
         redis = self._redis
         redis.reach()
-        keys = [member["key"] for member in batch.members]
-        holds = [
-            self._holds(batch.session_id, key, fence) for key, fence in zip(keys, batch.fences, strict=True)
-        ]
+        held = dict(zip(batch.keys, batch.fences, strict=True))
+        holds = [not fence or self._holds(batch.session_id, key, fence) for key, fence in held.items()]
         if all(holds):
-            for key in keys:
+            for key in (key for key, fence in held.items() if fence):
                 redis.leases[key].state = LeaseState.DISPATCHED
                 redis.leases[key].batch = batch.batch_id
             redis.batches[batch.batch_id] = batch
@@ -133,7 +131,7 @@ class MemoryLeases:
             return record
         if redis.is_alive(record.session_id) or redis.in_grace:
             return None
-        fences = tuple(self._adopt_lease(session_id, member["key"], batch_id) for member in record.members)
+        fences = tuple(self._adopt_lease(session_id, key, batch_id) for key in record.keys)
         redis.touch(session_id)
         adopted = replace(record, session_id=session_id, fences=fences)
         redis.batches[batch_id] = adopted
@@ -148,6 +146,15 @@ class MemoryLeases:
             batch_id for batch_id, record in redis.batches.items() if not redis.is_alive(record.session_id)
         ]
         return dead[:limit]
+
+    async def runs_of(self, batch_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+        self._redis.reach()
+        records = self._redis.batches
+        return {
+            batch_id: batch_record.runs_of(records[batch_id].members)
+            for batch_id in batch_ids
+            if batch_id in records
+        }
 
     async def alive(self, receipt_keys: Sequence[str]) -> set[str]:
         self._redis.reach()
@@ -197,9 +204,11 @@ class MemoryLeases:
 
     def _put_back(self, session_id: str, leases: Sequence[Lease], batches: Sequence[BatchRecord]) -> None:
         for batch in batches:
-            for member, fence in zip(batch.members, batch.fences, strict=True):
+            for key, fence in zip(batch.keys, batch.fences, strict=True):
+                if not fence:
+                    continue
                 self._redis.leases.setdefault(
-                    member["key"],
+                    key,
                     _StoredLease(
                         session=session_id, fence=fence, state=LeaseState.DISPATCHED, batch=batch.batch_id
                     ),
@@ -292,8 +301,12 @@ class ScriptedRequests:
     def __init__(self, answer: Callable[[PhysicalRequest], PhysicalReply | Awaitable[PhysicalReply]]) -> None:
         self._answer = answer
         self.sent: list[PhysicalRequest] = []
+        self.attests = False  # whether repeats of fenced requests are promised to be harmless
 
     async def send(self, request: PhysicalRequest) -> PhysicalReply:
         self.sent.append(request)
         reply = self._answer(request)
         return await reply if isinstance(reply, Awaitable) else reply
+
+    async def attests_fence(self) -> bool:
+        return self.attests

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from runtime.faults import no_fault
 from runtime.model.call import Answer, Call, Post, Usage
 from runtime.model.failure import Failure, FailureClass
 from runtime.model.physical_request import PhysicalReply, PhysicalRequest
-from runtime.model.receipt import Receipt, ReceiptState
+from runtime.model.receipt import Receipt, ReceiptState, replaces
 from runtime.model.tool import BatchRule, ToolMetadata
 from runtime.policy import identity
 from runtime.policy.limits import Limits
@@ -102,6 +103,7 @@ class Receipts:
         self.away = 0
         self.lose_answers = 0
         self.statements = 0
+        self.now_ms = 0  # the database's clock
 
     async def read(self, keys: Sequence[str]) -> dict[str, Receipt]:
         self._reach()
@@ -113,14 +115,20 @@ class Receipts:
         self._reach()
         self.statements += 1
         for receipt in receipts:
-            old = self.stored.get(receipt.key)
-            if old is None or (old.state is not ReceiptState.COMPLETED and old.fence <= receipt.fence):
-                self.stored[receipt.key] = receipt
+            if replaces(receipt, self.stored.get(receipt.key)):
+                self.stored[receipt.key] = replace(receipt, produced_ms=self.now_ms)
         self.usage += usage
         if self.lose_answers:
             self.lose_answers -= 1
             raise ServiceUnreachableError("the connection broke after the commit")
         return {receipt.key: self.stored[receipt.key] for receipt in receipts}
+
+    async def unmark(self, session_id: str, receipts: Sequence[Receipt]) -> None:
+        self._reach()
+        for mark in receipts:
+            known = self.stored.get(mark.key)
+            if known is not None and known.state is ReceiptState.DISPATCHED and known.fence == mark.fence:
+                del self.stored[mark.key]
 
     def _reach(self) -> None:
         if self.away:
@@ -134,6 +142,9 @@ class Catalog:
 
     async def metadata(self, tool: str, org_id: str) -> ToolMetadata:
         return self.tools[tool]
+
+    async def auth_scope(self, tool: str, org_id: str, *, refresh: bool = False) -> str | None:
+        return None
 
 
 class LaneStage:

@@ -202,7 +202,8 @@ class Life:
         part = self.process
         try:
             if part.role == "lanes":
-                await part.stores.leases.renew(part.session_id, *part.lane.held())
+                await part.lane.renew()
+                await part.pacer.renew()
             elif part.role == "plays":
                 await part.stores.runs.give_back_doubtful()
             elif part.role == "rows":

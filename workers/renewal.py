@@ -20,6 +20,7 @@ log = structlog.get_logger()
 EXIT_SESSION_LOST = 75
 EXIT_LOOP_STALLED = 70
 EXIT_ZOMBIES = 71
+EXIT_RENEWAL_BROKE = 72
 
 
 class RenewalThread:
@@ -52,6 +53,13 @@ class RenewalThread:
         self._thread.join(timeout=self._limits.redis_timeout_s)
 
     def _run(self) -> None:
+        try:
+            self._beat()
+        except Exception:
+            log.exception("the renewal thread broke off", action="session.renew")
+            self._exit(EXIT_RENEWAL_BROKE, "nobody would renew its session any more")
+
+    def _beat(self) -> None:
         beat_s = min(1.0, self._limits.heartbeat_s / 2)
         renew_at = 0.0
         while not self._stopped.wait(beat_s):

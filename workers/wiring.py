@@ -12,8 +12,10 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 import structlog
+from redis.asyncio import Redis
 
 from broker_config.lanes import lane_of
+from broker_config.queues import lane_queue
 from broker_config.settings import Settings
 from runtime.engine.admission import RunAdmission
 from runtime.engine.body_run import BodyRunner
@@ -22,7 +24,6 @@ from runtime.engine.lane import LaneEngine
 from runtime.engine.lane_parts import LaneParts
 from runtime.engine.loop_clock import LoopClock
 from runtime.engine.operations import Operations
-from runtime.engine.plain_pacer import PlainPacer
 from runtime.engine.poster import Poster
 from runtime.engine.recovery import Recovery
 from runtime.engine.row_writer import RowWriter
@@ -36,7 +37,9 @@ from runtime.execution_api.client import ExecutionApiClient
 from runtime.execution_api.lane_requests import LaneRequests
 from runtime.execution_api.tokens import StaticTokenSource
 from runtime.faults import FaultPlan, no_fault
+from runtime.model.rate_scope import LanePacing
 from runtime.model.slice import TakenSlice
+from runtime.model.tool import Counts, PacingRule
 from runtime.play import plays
 from runtime.policy.limits import Limits
 from runtime.ports import Fault
@@ -51,6 +54,7 @@ from runtime.redis_store.connect import connect, require_noeviction
 from runtime.redis_store.dispatch_epoch import RedisDispatchEpoch
 from runtime.redis_store.inbox import RedisInbox
 from runtime.redis_store.leases import RedisLeases
+from runtime.redis_store.pacer import RedisPacer
 from workers.app import app, load_settings
 from workers.loop import BackgroundLoop
 from workers.publishing import CeleryPublisher
@@ -76,6 +80,21 @@ def load_plays(settings: Settings) -> None:
             raise BadInputError(f"play module {module!r} can't be imported: {error}") from error
 
 
+def lane_pacing(name: str) -> LanePacing:
+    """The lane table's word on a lane."""
+    lane = lane_of(name)
+    return LanePacing(
+        groups=lane.groups,
+        rules=tuple(
+            PacingRule(
+                limit=pace.limit, per_ms=pace.per_s * 1000, counts=Counts(pace.counts), burst=pace.burst
+            )
+            for pace in lane.pacing
+        ),
+        concurrency=lane.concurrency,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
     """The process's connections to Postgres, Redis and the execution API, all on its loop."""
@@ -90,6 +109,7 @@ class Stores:
     inbox: RedisInbox
     epoch: RedisDispatchEpoch
     api: ExecutionApiClient
+    state: Redis
     close: Callable[[], Any]
 
 
@@ -101,7 +121,13 @@ async def open_stores(settings: Settings, limits: Limits) -> Stores:
     broker = connect(settings.broker_url, limits)
     await require_noeviction(state)
     tokens = StaticTokenSource(value=settings.execution_api_token.get_secret_value())
-    api = ExecutionApiClient(settings.execution_api_url, tokens, limits)
+    api = ExecutionApiClient(
+        settings.execution_api_url,
+        tokens,
+        limits,
+        control_url=settings.control_api_url,
+        test_fault=settings.execution_api_test_fault,
+    )
 
     async def close() -> None:
         await api.close()
@@ -120,6 +146,7 @@ async def open_stores(settings: Settings, limits: Limits) -> Stores:
         inbox=RedisInbox(state, limits),
         epoch=RedisDispatchEpoch(state, broker, limits),
         api=api,
+        state=state,
         close=close,
     )
 
@@ -188,6 +215,7 @@ class WorkerProcess:
             inbox=self.stores.inbox,
             poster=Poster(self.publisher, self.limits),
             limits=self.limits,
+            lane_is_read=lambda lane: self.stores.epoch.queue_empty(lane_queue(lane)),
         )
 
     @cached_property
@@ -247,6 +275,17 @@ class WorkerProcess:
     # ---- lanes
 
     @cached_property
+    def pacer(self) -> RedisPacer:
+        """Tickets of this session; asked for on the loop."""
+        return RedisPacer(
+            self.stores.state,
+            self.limits,
+            LoopClock(),
+            session_id=self.session_id,
+            lane_pacing=lane_pacing,
+        )
+
+    @cached_property
     def lane(self) -> LaneEngine:
         """Made on the loop that it belongs to; so the first to ask is never the loop itself."""
         return self.bridge.call(self._make_lane())
@@ -259,7 +298,7 @@ class WorkerProcess:
                 leases=stores.leases,
                 receipts=stores.receipts,
                 inbox=stores.inbox,
-                pacer=PlainPacer(lambda provider: lane_of(provider).groups, self.limits.groups),
+                pacer=self.pacer,
                 catalog=stores.api,
                 requests=LaneRequests(stores.api),
                 limits=self.limits,

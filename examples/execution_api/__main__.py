@@ -4,11 +4,9 @@ import argparse
 import os
 from pathlib import Path
 
-import uvicorn
-
-from examples.execution_api.app import create_app
 from examples.execution_api.execution import ApiState
 from examples.execution_api.ledger import Ledger
+from examples.execution_api.server import ApiServer
 
 
 def main() -> None:
@@ -18,16 +16,7 @@ def main() -> None:
         start_latency_ms=arguments.latency_ms,
         token=os.environ.get("EXECUTION_API_TOKEN") or None,
     )
-    uvicorn.run(
-        create_app(state),
-        host=arguments.host,
-        port=arguments.port,
-        log_level="critical",
-        access_log=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=2,
-        backlog=2048,
-    )
+    ApiServer(state, host=arguments.host, port=arguments.port).run()
 
 
 def _arguments() -> argparse.Namespace:

@@ -9,7 +9,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from examples.execution_api import replies
-from examples.execution_api.execution import ApiState, RefusedError, execute, understand
+from examples.execution_api.execution import (
+    ApiState,
+    DroppedError,
+    RefusedError,
+    Server,
+    execute,
+    understand,
+)
+from examples.execution_api.misbehaviour import Misbehaviour
+from examples.execution_api.tools import Tool
 from runtime.errors import JsonValueError
 from runtime.execution_api import wire
 from runtime.model import json_value
@@ -21,7 +30,13 @@ def create_app(state: ApiState) -> Starlette:
     return Starlette(
         routes=[
             Route(wire.execute_path("X").replace("X", "{operation}"), endpoints.execute, methods=["POST"]),
+            Route(
+                wire.fenced_execute_path("X").replace("X", "{operation}"),
+                endpoints.execute_fenced,
+                methods=["POST"],
+            ),
             Route(wire.metadata_path("X").replace("X", "{tool}"), endpoints.metadata),
+            Route(wire.auth_scope_path("X").replace("X", "{tool}"), endpoints.auth_scope),
             Route(wire.HEALTH_PATH, endpoints.health),
             Route("/_ledger", endpoints.ledger, methods=["GET", "DELETE"]),
             Route("/_control", endpoints.control, methods=["GET", "POST", "DELETE"]),
@@ -34,36 +49,52 @@ class _Endpoints:
         self._state = state
 
     async def execute(self, request: Request) -> Response:
+        return await self._execute(request, is_fenced=False)
+
+    async def execute_fenced(self, request: Request) -> Response:
+        return await self._execute(request, is_fenced=True)
+
+    async def _execute(self, request: Request, *, is_fenced: bool) -> Response:
         state = self._state
+        operation = request.path_params["operation"]
         try:
             self._authorise(request)
             work = understand(
                 state,
-                request.path_params["operation"],
+                operation,
                 await _json(request),
                 request.headers.get(wire.IDEMPOTENCY_KEY, ""),
+                is_fenced=is_fenced,
+                misbehaviour=_asked(state.misbehaviour, request, operation),
             )
-            done = await execute(state, work)
+            try:
+                done = await execute(state, work)
+            except DroppedError:
+                return self._drop(request)
         except RefusedError as refused:
             return replies.refusal(refused, request)
         return replies.success(state, work, done, request)
 
     async def metadata(self, request: Request) -> Response:
-        name = request.path_params["tool"]
         try:
-            self._authorise(request)
-            status = self._state.misbehaviour.take_metadata_status()
-            if status is not None:
-                raise RefusedError(status, f"http_{status}", "forced by the control endpoint")
-            tool = self._state.tools.get(name)
-            if tool is None:
-                raise RefusedError(404, "unknown_tool", f"there is no tool {name!r:.80}")
+            tool = self._known_tool(request)
         except RefusedError as refused:
             return replies.refusal(refused, request)
-        return replies.json_reply(tool.metadata(self._state.misbehaviour.metadata.get(name, {})))
+        changes = self._state.misbehaviour.metadata.get(tool.name, {})
+        return replies.json_reply(tool.metadata(changes))
+
+    async def auth_scope(self, request: Request) -> Response:
+        """The digest of the credentials behind a tool: null unless the control endpoint gives it one."""
+        try:
+            tool = self._known_tool(request)
+        except RefusedError as refused:
+            return replies.refusal(refused, request)
+        digest = self._state.misbehaviour.auth_scopes.get(tool.name)
+        bucket = {"bucketId": f"{tool.provider}:{digest or 'none'}", "provider": tool.provider}
+        return replies.json_reply({"digest": digest, "rateScope": {**bucket, "token": digest}})
 
     async def health(self, request: Request) -> Response:
-        return replies.json_reply({"status": "ok"})
+        return replies.json_reply({"status": "ok"}, headers=replies.fence_headers(self._state.misbehaviour))
 
     async def ledger(self, request: Request) -> Response:
         """`?since=` a time; `?summary=1` leaves the entries out."""
@@ -94,15 +125,50 @@ class _Endpoints:
         elif request.method == "POST":
             try:
                 state.misbehaviour = state.misbehaviour.merged(await _json(request))
+                self._refuse_connections()
             except (ValidationError, TypeError, RefusedError) as error:
                 return replies.json_reply({"error": {"code": "bad_control", "message": str(error)}}, 400)
         return replies.json_reply(state.misbehaviour.model_dump())
+
+    def _known_tool(self, request: Request) -> Tool:
+        name = request.path_params["tool"]
+        self._authorise(request)
+        status = self._state.misbehaviour.take_metadata_status()
+        if status is not None:
+            raise RefusedError(status, f"http_{status}", "forced by the control endpoint")
+        tool = self._state.tools.get(name)
+        if tool is None:
+            raise RefusedError(404, "unknown_tool", f"there is no tool {name!r:.80}")
+        return tool
+
+    def _refuse_connections(self) -> None:
+        for_ms, self._state.misbehaviour.refuse_ms = self._state.misbehaviour.refuse_ms, 0
+        if for_ms:
+            self._served().refuse(for_ms)
+
+    def _drop(self, request: Request) -> Response:
+        """What is returned here reaches nobody."""
+        assert request.client is not None
+        self._served().cut((request.client.host, request.client.port))
+        return Response(status_code=500)
+
+    def _served(self) -> Server:
+        if self._state.server is None:
+            raise RefusedError(400, "not_served", "only a served API can refuse or drop connections")
+        return self._state.server
 
     def _authorise(self, request: Request) -> None:
         scheme, _, token = request.headers.get(wire.AUTHORIZATION, "").partition(" ")
         wanted = self._state.token
         if scheme.lower() != "bearer" or not token or (wanted is not None and token != wanted):
             raise RefusedError(401, "unauthorised", "a valid bearer token is required")
+
+
+def _asked(misbehaviour: Misbehaviour, request: Request, operation: str) -> Misbehaviour:
+    try:
+        return misbehaviour.for_request(request.headers.get(wire.TEST_FAULT), operation)
+    except (ValidationError, TypeError, JsonValueError) as error:
+        raise RefusedError(400, "bad_fault_header", str(error)) from error
 
 
 async def _json(request: Request) -> Any:

@@ -3,11 +3,26 @@
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from examples.execution_api.ledger import Entry, Ledger, Stored, digest_of
 from examples.execution_api.misbehaviour import ForcedAnswer, Misbehaviour
 from examples.execution_api.tools import MAX_BATCH_SIZE, TOOLS, ItemError, Tool
+from runtime.execution_api import wire
+
+DROPPED = "connection_dropped"
+
+
+class Server(Protocol):
+    """What only the server behind the API can do."""
+
+    def refuse(self, for_ms: float) -> None: ...
+
+    def cut(self, client: tuple[str, int]) -> None: ...
+
+
+class DroppedError(Exception):
+    """The connection ends without an answer."""
 
 
 class RefusedError(Exception):
@@ -32,6 +47,13 @@ class Work:
     keys: list[str] | None
     item_keys: list[str]
     run_ids: list[str]
+    auth_scope: str | None
+    misbehaviour: Misbehaviour
+
+    @property
+    def forgets_keys(self) -> bool:
+        """A fenced tool whose API attests no fence: a repeated key has a second effect."""
+        return self.tool.requires_fence and not self.misbehaviour.attest_fence
 
     @property
     def labels(self) -> list[Any]:
@@ -54,6 +76,7 @@ class ApiState:
     misbehaviour: Misbehaviour = field(init=False)
     start_latency_ms: float = 0.0  # what a reset of the misbehaviour goes back to
     token: str | None = None  # None: any token that is not empty
+    server: Server | None = None
     tools: dict[str, Tool] = field(default_factory=lambda: {tool.name: tool for tool in TOOLS})
     batches_in_flight: set[str] = field(default_factory=set)
     items_in_flight: dict[str, asyncio.Future[None]] = field(default_factory=dict)
@@ -74,13 +97,25 @@ def label(input: Any) -> Any:
     return input["item"] if isinstance(input, dict) and set(input) == {"item"} else input
 
 
-def understand(state: ApiState, operation: str, body: Any, batch_key: str) -> Work:
+def understand(
+    state: ApiState,
+    operation: str,
+    body: Any,
+    batch_key: str,
+    *,
+    is_fenced: bool = False,
+    misbehaviour: Misbehaviour | None = None,
+) -> Work:
     """Read a request's body; RefusedError says what is wrong with it."""
     tool, is_batch = _tool_of(state, operation)
+    if tool.requires_fence and not is_fenced:
+        raise RefusedError(400, "fence_required", f"{tool.name} is executed by the fenced path only")
     if not isinstance(body, dict) or "payload" not in body:
         raise RefusedError(400, "bad_body", 'the body must be an object with "payload"')
     given = body.get("metadata")
     metadata: dict[str, Any] = given if isinstance(given, dict) else {}
+    if is_fenced and metadata.get("invocation_fence_version") != wire.INVOCATION_FENCE_VERSION:
+        raise RefusedError(400, "bad_fence", "a fenced request names invocation_fence_version 1")
     payload = body["payload"]
     keys, inputs = _items(payload) if is_batch else (None, [payload])
     item_keys = [str(key) for key in metadata.get("item_idempotency_keys") or []]
@@ -95,6 +130,8 @@ def understand(state: ApiState, operation: str, body: Any, batch_key: str) -> Wo
         keys=keys,
         item_keys=item_keys,
         run_ids=[str(run) for run in metadata.get("member_run_ids") or [metadata.get("parent_run_id", "")]],
+        auth_scope=metadata.get("execution_auth_scope_digest"),
+        misbehaviour=misbehaviour or state.misbehaviour,
     )
 
 
@@ -109,20 +146,30 @@ async def execute(state: ApiState, work: Work) -> Done:
         run_ids=work.run_ids,
     )
     payload_digest = digest_of(work.payload)
+    drop = work.misbehaviour.take_drop(work.operation)
+    if drop is not None and not drop.work_done:
+        entry.code = DROPPED
+        state.ledger.note(entry)
+        raise DroppedError
     try:
         stored = _check_keys(state, work, payload_digest)
-        _force(state, work, after_work=False)
+        _force(work, work.misbehaviour.take_answer(work.operation, after_work=False))
+        late = work.misbehaviour.take_answer(work.operation, after_work=True)
+        entry.status, entry.code = _told(late, is_dropped=drop is not None)
         if stored is not None:
-            await asyncio.sleep(state.misbehaviour.latency_ms / 1000)
-            entry.status, entry.replayed = 200, True
+            await asyncio.sleep(work.misbehaviour.latency_ms / 1000)
+            entry.replayed = True
             state.ledger.note(entry)
-            return Done(answers=stored.answer, credits=0.0)
-        done = await _work(state, work, entry, payload_digest)
+            done = Done(answers=stored.answer, credits=0.0)
+        else:
+            done = await _work(state, work, entry, payload_digest)
     except RefusedError as refused:
         entry.status, entry.code = refused.status, refused.code
         state.ledger.note(entry)
         raise
-    _force(state, work, after_work=True)
+    if drop is not None:
+        raise DroppedError
+    _force(work, late)
     return done
 
 
@@ -133,7 +180,7 @@ async def _work(state: ApiState, work: Work, entry: Entry, payload_digest: str) 
     state.batches_in_flight.add(work.batch_key)
     state.items_in_flight.update(dict.fromkeys(owned, mine))
     try:
-        await asyncio.sleep(state.misbehaviour.latency_ms / 1000)
+        await asyncio.sleep(work.misbehaviour.latency_ms / 1000)
         if others:
             # Requests register in one step, so whoever came first waits for nobody that came later.
             await asyncio.wait(others)
@@ -153,22 +200,24 @@ def _finish(state: ApiState, work: Work, entry: Entry, payload_digest: str) -> D
     for position, item in enumerate(work.inputs):
         key = work.item_keys[position] if work.item_keys else ""
         known = state.ledger.items.get(key) or fresh.get(key) if key else None
+        if work.forgets_keys:
+            known = None
         if known is not None:
             answers.append(known.answer if known.digest == digests[position] else _reused(key))
             continue
-        answer = _answer(state.misbehaviour, work, item)
+        answer = _answer(work, item)
         answers.append(answer)
         if "error" not in answer:
             fresh[key] = Stored(digest=digests[position], answer=answer)
             entry.charged_items.append(entry.items[position])
-    entry.status = 200
     entry.charged = len(entry.charged_items)
     entry.credits = entry.charged * work.tool.credits_per_item
     state.ledger.add(entry, answers=answers, payload_digest=payload_digest, item_digests=digests)
     return Done(answers=answers, credits=entry.credits)
 
 
-def _answer(misbehaviour: Misbehaviour, work: Work, item: Any) -> dict[str, Any]:
+def _answer(work: Work, item: Any) -> dict[str, Any]:
+    misbehaviour = work.misbehaviour
     try:
         if misbehaviour.item_error is not None and misbehaviour.applies(work.operation):
             _fail_item(misbehaviour, label(item))
@@ -191,21 +240,32 @@ def _reused(key: str) -> dict[str, Any]:
 
 def _check_keys(state: ApiState, work: Work, payload_digest: str) -> Stored | None:
     """The stored answer of a repeated batch key, unless the key is busy or was used for something else."""
-    stored = state.ledger.batches.get(work.batch_key) if work.batch_key else None
+    scope = work.misbehaviour.auth_scopes.get(work.tool.name)
+    if scope is not None and work.auth_scope != scope:
+        raise RefusedError(
+            409, wire.AUTH_SCOPE_CHANGED, f"the credentials behind {work.tool.name} are others now"
+        )
+    stored = state.ledger.batches.get(work.batch_key) if work.batch_key and not work.forgets_keys else None
     if stored is not None and stored.digest != payload_digest:
         raise RefusedError(409, "idempotency_key_reused", "this idempotency key was used for another payload")
     if work.batch_key and work.batch_key in state.batches_in_flight:
         raise RefusedError(
             409, "invocation_in_progress", "a request with this idempotency key is in progress"
         )
-    bad = state.misbehaviour.bad_item
-    if bad is not None and state.misbehaviour.applies(work.operation) and bad in work.labels:
+    bad = work.misbehaviour.bad_item
+    if bad is not None and work.misbehaviour.applies(work.operation) and bad in work.labels:
         raise RefusedError(400, "bad_request", "the request holds an item that can't be processed")
     return stored
 
 
-def _force(state: ApiState, work: Work, *, after_work: bool) -> None:
-    forced = state.misbehaviour.take_answer(work.operation, after_work=after_work)
+def _told(late: ForcedAnswer | None, *, is_dropped: bool) -> tuple[int, str | None]:
+    """Status and code that a caller of finished work gets to see."""
+    if is_dropped:
+        return 0, DROPPED
+    return (200, None) if late is None else (late.status, late.code or f"http_{late.status}")
+
+
+def _force(work: Work, forced: ForcedAnswer | None) -> None:
     if forced is not None:
         raise RefusedError(
             forced.status, forced.code or f"http_{forced.status}", forced.message, forced=forced
@@ -214,8 +274,8 @@ def _force(state: ApiState, work: Work, *, after_work: bool) -> None:
 
 def _tool_of(state: ApiState, operation: str) -> tuple[Tool, bool]:
     for tool in state.tools.values():
-        if operation in (tool.name, tool.batch_operation):
-            return tool, operation == tool.batch_operation
+        if operation == tool.name or (tool.is_batched and operation == tool.batch_operation):
+            return tool, operation != tool.name
     raise RefusedError(404, "unknown_operation", f"there is no operation {operation!r:.80}")
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
 
+from runtime.model import json_value
+
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -32,10 +34,22 @@ class BrokenBody(_Strict):
     times: NonNegativeInt = 1
 
 
+class Drop(_Strict):
+    """End the connections of the next `times` requests without an answer."""
+
+    work_done: bool = False  # the work is done and charged first
+    times: NonNegativeInt = 1
+
+
 class Misbehaviour(_Strict):
     latency_ms: NonNegativeFloat = 0
-    operations: list[str] = ["echo", "echo_batch"]  # those that misbehave; latency is for all
+    # those that misbehave; latency is for all
+    operations: list[str] = ["echo", "echo_batch", "echo_single", "echo_fenced"]
     answer: ForcedAnswer | None = None
+    drop: Drop | None = None
+    refuse_ms: NonNegativeFloat = 0  # from the control call on nothing listens for so long
+    attest_fence: bool = True  # False: repeated keys of fenced tools are worked on again, and charged
+    auth_scopes: dict[str, str] = {}  # tool -> digest of the credentials behind it now
     bad_item: str | None = None  # any request that holds it is refused with 400
     item_error: str | None = None  # this item alone fails
     item_error_retryable: bool = False
@@ -54,6 +68,16 @@ class Misbehaviour(_Strict):
         """A copy with `changes` made; ValidationError names what is wrong."""
         return Misbehaviour.model_validate(self.model_dump() | changes)
 
+    def for_request(self, header: str | None, operation: str) -> "Misbehaviour":
+        """What a request's fault header asks of its own answer, in the form of a control call; else this."""
+        if not header:
+            return self
+        asked = json_value.loads(header.encode())
+        if not isinstance(asked, dict):
+            raise TypeError("the fault header must hold a JSON object")
+        kept = {name: getattr(self, name) for name in ("latency_ms", "attest_fence", "auth_scopes")}
+        return Misbehaviour.model_validate({**kept, **asked, "operations": [operation]})
+
     def applies(self, operation: str) -> bool:
         return operation in self.operations
 
@@ -69,6 +93,14 @@ class Misbehaviour(_Strict):
             return None
         answer.times -= 1
         return answer
+
+    def take_drop(self, operation: str) -> Drop | None:
+        """The drop due now, used up by one."""
+        drop = self.drop
+        if drop is None or drop.times < 1 or not self.applies(operation):
+            return None
+        drop.times -= 1
+        return drop
 
     def take_broken(self, operation: str) -> tuple[str, int] | None:
         """("stall" or "cut", after so many bytes) due now, used up by one."""

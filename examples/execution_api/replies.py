@@ -26,7 +26,7 @@ def success(state: ApiState, work: Work, done: Done, request: Request) -> Respon
     if work.keys is None and "error" in done.answers[0]:
         error = done.answers[0]["error"]
         return refusal(RefusedError(422, error["code"], error["message"]), request)
-    result = _result(state.misbehaviour, work, done)
+    result = _result(work.misbehaviour, work, done)
     if request.headers.get(wire.RESPONSE_CONTRACT) == wire.LEGACY:
         body = {"status": "completed", "result": {"data": result}, "billing": {"credits": done.credits}}
     else:
@@ -39,15 +39,20 @@ def success(state: ApiState, work: Work, done: Done, request: Request) -> Respon
             },
             "billing": {"credits": done.credits},
         }
-    misbehaviour = state.misbehaviour
+    misbehaviour = work.misbehaviour
     text = misbehaviour.reply_text if misbehaviour.applies(work.operation) else None
     content = json_value.dumps(body) if text is None else text.encode()
-    headers = _own_headers(request)
+    headers = _own_headers(request) | fence_headers(misbehaviour, is_fenced=work.tool.requires_fence)
     broken = misbehaviour.take_broken(work.operation)
     if broken is None:
         return Response(content, 200, headers, "application/json")
     kind, after_bytes = broken
     return BrokenReply(content, headers, after_bytes, state.released if kind == "stall" else None)
+
+
+def fence_headers(misbehaviour: Misbehaviour, *, is_fenced: bool = True) -> dict[str, str]:
+    """The promise that a repeated key of a fenced request has no second effect."""
+    return {wire.INVOCATION_FENCE: wire.FENCE_VERSION} if is_fenced and misbehaviour.attest_fence else {}
 
 
 def refusal(refused: RefusedError, request: Request) -> Response:

@@ -35,6 +35,8 @@ class Tool:
     queue_hints: tuple[dict[str, Any], ...] = ()
     retry_safe_transient_http: bool = True
     normalise: dict[str, list[str]] = field(default_factory=dict)
+    is_batched: bool = True
+    requires_fence: bool = False
 
     @property
     def batch_operation(self) -> str:
@@ -54,20 +56,23 @@ class Tool:
             "queueHints": list(self.queue_hints),
             "retry": {
                 "retrySafeTransientHttp": self.retry_safe_transient_http,
-                "requiresExecutionFence": False,
+                "requiresExecutionFence": self.requires_fence,
             },
-            "batch": {
-                "operation": self.batch_operation,
-                "maxBatchSize": MAX_BATCH_SIZE,
-                "itemsField": "items",
-                "inputKey": "key",
-                "replyItemsField": "items",
-                "strategy": "keyed",
-                "revision": "1",
-            },
+            "batch": self._batch_hint() if self.is_batched else None,
             "normalise": self.normalise,
         }
         return declared | changes
+
+    def _batch_hint(self) -> dict[str, Any]:
+        return {
+            "operation": self.batch_operation,
+            "maxBatchSize": MAX_BATCH_SIZE,
+            "itemsField": "items",
+            "inputKey": "key",
+            "replyItemsField": "items",
+            "strategy": "keyed",
+            "revision": "1",
+        }
 
 
 def timezone_at(input: dict[str, Any]) -> dict[str, Any]:
@@ -126,6 +131,16 @@ TOOLS = (
         normalise={"code": ["trim"]},
     ),
     Tool(name="echo", provider="fakeprov", answer=echo, credits_per_item=1),
+    Tool(name="echo_single", provider="fakeprov", answer=echo, credits_per_item=1, is_batched=False),
+    Tool(
+        name="echo_fenced",
+        provider="fakeprov",
+        answer=echo,
+        credits_per_item=1,
+        retry_safe_transient_http=False,
+        is_batched=False,
+        requires_fence=True,
+    ),
 )
 
 

@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from runtime.context.csv_rows import CsvHandle
+from runtime.context.tool_result import ToolList
 from runtime.errors import PlayDefinitionError
+from runtime.model.kept_value import KeptValue
 from runtime.play import Column, Resolver
 from runtime.policy.rows_input import RESERVED_PREFIXES, KeySpec
 
 ON_ROW_ERROR = ("isolate",)
+DATASET_KIND = "dataset"
+_NAMES = frozenset({"dataset", "namespace", "columns"})
 NAME_BYTES = 63  # what Postgres keeps of an identifier
 
 _UNSAFE = re.compile(r"[^a-z0-9]+")
@@ -44,7 +48,7 @@ class DatasetSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetHandle:
+class DatasetHandle(KeptValue):
     """A settled dataset: which sheet holds its rows, and how they ended."""
 
     dataset: str
@@ -78,6 +82,22 @@ class DatasetHandle:
             "failed": self.failed,
         }
         return {**self.counts, **known}
+
+    @classmethod
+    def of_json(cls, stored: Mapping[str, Any]) -> "DatasetHandle":
+        """The handle that `to_json` described."""
+        return cls(
+            dataset=str(stored.get("dataset", "")),
+            namespace=str(stored.get("namespace", "")),
+            columns=tuple(stored.get("columns", ())),
+            rows=int(stored.get("rows", 0)),
+            completed=int(stored.get("completed", 0)),
+            failed=int(stored.get("failed", 0)),
+            counts={name: count for name, count in stored.items() if name not in _NAMES},
+        )
+
+    def mark(self) -> dict[str, Any]:
+        return {"kind": DATASET_KIND}
 
 
 class RunsDatasets(Protocol):
@@ -168,7 +188,7 @@ def _text_name(name: Any, where: str) -> str:
 
 
 def _checked_rows(rows: Any, where: str) -> Iterable[Any]:
-    if isinstance(rows, (list, tuple)):
+    if isinstance(rows, (list, tuple, ToolList)):
         return tuple(rows)  # what the body does to its list later changes no row
     if isinstance(rows, (str, bytes, Mapping, DatasetHandle)) or not isinstance(rows, Iterable):
         also = " (an async iterable can't be replayed)" if isinstance(rows, AsyncIterable) else ""

@@ -4,6 +4,7 @@ from typing import Any
 
 from runtime.errors import JsonValueError
 from runtime.model.json_value import check
+from runtime.model.kept_value import plain
 from runtime.policy.limits import Limits
 
 
@@ -18,6 +19,7 @@ def log_fields(fields: dict[str, Any], limits: Limits) -> dict[str, Any]:
 
 
 def _field(value: Any, limits: Limits) -> Any:
+    value = plain(value)[0]
     try:
         check(value)
     except JsonValueError:

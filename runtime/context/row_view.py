@@ -3,19 +3,29 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runtime.context.kept_cells import alive
+from runtime.model.kept_value import Marks
+
 
 class RowView(Mapping[str, Any]):
-    """A read-only mapping; a computed column hides an input column of the same name."""
+    """A read-only mapping; a computed column hides an input column of the same name.
 
-    __slots__ = ("_computed", "_input")
+    A tool result or dataset that a column kept comes back alive: `kept` has its marks by column.
+    """
 
-    def __init__(self, input: Mapping[str, Any], computed: Mapping[str, Any]) -> None:
+    __slots__ = ("_alive", "_computed", "_input", "_kept")
+
+    def __init__(
+        self, input: Mapping[str, Any], computed: Mapping[str, Any], kept: Mapping[str, Marks] | None = None
+    ) -> None:
         self._input = input
         self._computed = computed
+        self._kept = {} if kept is None else kept
+        self._alive: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name in self._computed:
-            return self._computed[name]
+            return self._kept_value(name) if name in self._kept else self._computed[name]
         try:
             return self._input[name]
         except KeyError:
@@ -31,3 +41,8 @@ class RowView(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"RowView({', '.join(self)})"
+
+    def _kept_value(self, name: str) -> Any:
+        if name not in self._alive:
+            self._alive[name] = alive(self._computed[name], self._kept[name])
+        return self._alive[name]

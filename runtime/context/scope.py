@@ -3,11 +3,13 @@
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from runtime.model.call_options import NO_OPTIONS, CallOptions
+
 
 class Scope(Protocol):
     """What `ctx` can do inside a row; the row engine supplies one per row."""
 
-    async def tool(self, *, id: str, tool: str, input: Any) -> Any:
+    async def tool(self, *, id: str, tool: str, input: Any, options: CallOptions = NO_OPTIONS) -> Any:
         """The tool's result for this row, from its receipt if there is one."""
         ...
 

@@ -1,17 +1,20 @@
 """The caller's side of lanes: equal calls share one entry, receipts first, posts in bulk, answers or a poll."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field, replace
 
 import structlog
 
+from runtime.engine.ending_tasks import end_tasks
+from runtime.engine.lane_silence import LaneSilence
 from runtime.engine.poster import Poster
 from runtime.errors import ServiceUnreachableError
 from runtime.model.call import Answer, AnswerState, Call, Usage
-from runtime.model.receipt import Receipt, ReceiptState
-from runtime.policy import reposting
+from runtime.model.call_options import NO_OPTIONS, CallOptions
+from runtime.policy import freshness, reposting
+from runtime.policy.answering import answer_of, serves
 from runtime.policy.limits import Limits
 from runtime.ports import Inbox, LeaseStore, ReceiptStore
 
@@ -19,16 +22,41 @@ log = structlog.get_logger()
 
 
 @dataclass(slots=True, eq=False)
+class _Waiter:
+    """Somebody here who wants an answer to an entry's key."""
+
+    call: Call
+    asked_ms: float
+    receipt_wait_ms: float | None
+    answered: "asyncio.Future[Answer]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    @property
+    def is_open(self) -> bool:
+        return not self.answered.done()
+
+
+@dataclass(slots=True, eq=False)
 class _Entry:
     """One key that this process waits for."""
 
-    call: Call
+    key: str
     lane: str
-    waiters: list[asyncio.Future[Answer]] = field(default_factory=list)
+    waiters: list[_Waiter] = field(default_factory=list)
     posts: int = 0
     posted_ms: float = 0.0
     polls: int = 0
     poll_at_ms: float = 0.0
+    leased_ms: float = 0.0  # when somebody was last seen to work on it
+
+    @property
+    def waiting(self) -> list[_Waiter]:
+        return [waiter for waiter in self.waiters if waiter.is_open]
+
+    @property
+    def lookup_keys(self) -> tuple[str, ...]:
+        return self.waiters[0].call.lookup_keys if self.waiters else ()
 
 
 class Caller:
@@ -43,6 +71,7 @@ class Caller:
         inbox: Inbox,
         poster: Poster,
         limits: Limits,
+        lane_is_read: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
         self._session_id = session_id
         self._receipts = receipts
@@ -50,6 +79,7 @@ class Caller:
         self._inbox = inbox
         self._poster = poster
         self._limits = limits
+        self._silence = LaneSilence(leases, lane_is_read, limits)
         self._entries: dict[str, _Entry] = {}
         self._fresh: list[_Entry] = []
         self._looking = False
@@ -63,25 +93,30 @@ class Caller:
 
     async def stop(self) -> None:
         """Stop reading; whoever still waits is cancelled by its owner."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
 
-    async def call(self, call: Call, lane: str) -> Answer:
-        """The answer to `call`: COMPLETED, FAILED or UNKNOWN. Equal keys of this process share one call."""
-        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        entry = self._entries.get(call.key)
-        if entry is None:
-            entry = self._entries[call.key] = _Entry(call=call, lane=lane)
-            self._fresh.append(entry)
-            self._gather()
+    async def call(self, call: Call, lane: str, options: CallOptions = NO_OPTIONS) -> Answer:
+        """The answer to `call`: COMPLETED, FAILED or UNKNOWN. Equal keys of this process share one call.
+
+        Raises CallWaitExceededError when one of the author's waits is over.
+        """
+        waiter = _Waiter(call=call, asked_ms=self._now_ms(), receipt_wait_ms=options.receipt_wait_ms)
+        followed = call.key in self._entries
+        entry = self._join(waiter, lane)
+        max_wait_ms = options.max_wait_ms
+        if max_wait_ms is None:
+            answer = await waiter.answered
         else:
-            self._usage[call.run_id, call.tool][1] += 1
-        entry.waiters.append(waiter)
-        answer = await waiter
+            done, _ = await asyncio.wait({waiter.answered}, timeout=max_wait_ms / 1000)
+            if not done:
+                waiter.answered.cancel()
+                raise await self._silence.exceeded(
+                    call, lane, f"max_wait_ms={max_wait_ms:g}", posts=entry.posts
+                )
+            answer = waiter.answered.result()
         if answer.cached:
             self._usage[call.run_id, call.tool][0] += 1
-        return answer
+        return replace(answer, followed=True) if followed else answer
 
     def take_usage(self) -> tuple[Usage, ...]:
         """Counts since the last take, to be written with the rows that they belong to."""
@@ -111,6 +146,20 @@ class Caller:
 
     # ---- from receipts to posts
 
+    def _join(self, waiter: _Waiter, lane: str) -> _Entry:
+        call = waiter.call
+        entry = self._entries.get(call.key)
+        if entry is None:
+            entry = self._entries[call.key] = _Entry(key=call.key, lane=lane)
+            self._fresh.append(entry)
+            self._gather()
+        else:
+            self._usage[call.run_id, call.tool][1] += 1
+        entry.waiters.append(waiter)
+        if waiter.receipt_wait_ms is not None and entry.posts:
+            entry.poll_at_ms = min(entry.poll_at_ms, waiter.asked_ms + waiter.receipt_wait_ms)
+        return entry
+
     def _gather(self) -> None:
         if not self._looking:
             self._looking = True
@@ -132,17 +181,24 @@ class Caller:
             self._looking = False
 
     async def _unanswered(self, entries: list[_Entry]) -> list[_Entry]:
+        """Entries that stored receipts leave somebody of waiting."""
         try:
-            stored = await self._receipts.read([entry.call.key for entry in entries])
+            stored = await self._receipts.read([key for entry in entries for key in entry.lookup_keys])
         except ServiceUnreachableError as error:
             log.warning("receipts not readable", action="caller.read", error=str(error))
             stored = {}
         left: list[_Entry] = []
         for entry in entries:
-            receipt = stored.get(entry.call.key)
-            if receipt is not None and receipt.answers(entry.call.run_id):
-                self._settle(entry, answer_of(receipt, cached=entry.posts == 0))
-            else:
+            for receipt in [stored[key] for key in entry.lookup_keys if key in stored]:
+                answer = answer_of(receipt, cached=entry.posts == 0, key=entry.key)
+                self._answer(
+                    entry,
+                    answer,
+                    lambda call, receipt=receipt: freshness.answers(
+                        receipt, run_id=call.run_id, accepts=call.accepts
+                    ),
+                )
+            if self._is_waited_for(entry):
                 left.append(entry)
         return left
 
@@ -153,8 +209,8 @@ class Caller:
                 continue
             entry.posts += 1
             entry.posted_ms = now_ms
-            entry.poll_at_ms = now_ms + reposting.poll_delay_ms(entry.polls, self._limits)
-            self._poster.add(entry.lane, entry.call)
+            self._poll_later(entry, now_ms)
+            self._poster.add(entry.lane, entry.waiting[0].call)
 
     # ---- answers
 
@@ -180,16 +236,21 @@ class Caller:
             elif answer.state is AnswerState.RETURNED:
                 again.append(entry)
             else:
-                self._settle(entry, answer)
+                served = self._answer(entry, answer, lambda call, answer=answer: serves(answer, call))
+                # An answer made just now ends the lane's work on the key; who is left must be posted.
+                if served or not answer.cached:
+                    again.append(entry)
         if stored:
             await self._unanswered(stored)
         self._post(again)
 
-    def _settle(self, entry: _Entry, answer: Answer) -> None:
-        self._entries.pop(entry.call.key, None)
-        for waiter in entry.waiters:
-            if not waiter.done():
-                waiter.set_result(answer)
+    def _answer(self, entry: _Entry, answer: Answer, serves_call: Callable[[Call], bool]) -> bool:
+        """Answer whom it serves; True if it served anybody."""
+        served = [waiter for waiter in entry.waiting if serves_call(waiter.call)]
+        for waiter in served:
+            waiter.answered.set_result(answer)
+        self._is_waited_for(entry)
+        return bool(served)
 
     # ---- the poll: lost answers and lost posts cost time, never results
 
@@ -209,35 +270,63 @@ class Caller:
             await self._poll_chunk(due[start : start + chunk], now_ms)
 
     async def _poll_chunk(self, due: list[_Entry], now_ms: float) -> None:
-        waited = [entry for entry in due if self._is_waited_for(entry)]
-        left = await self._unanswered(waited)
+        left = await self._unanswered([entry for entry in due if self._is_waited_for(entry)])
         if not left:
             return
-        leased = await self._leases.alive([entry.call.key for entry in left])
+        leased = await self._leases.alive([entry.key for entry in left])
         again: list[_Entry] = []
+        silent: Counter[str] = Counter()
         for entry in left:
             entry.polls += 1
-            entry.poll_at_ms = now_ms + reposting.poll_delay_ms(entry.polls, self._limits)
+            if entry.key in leased:
+                entry.leased_ms = now_ms
+            elif await self._end_waits(entry, now_ms):
+                silent[entry.lane] += 1
+            self._poll_later(entry, now_ms)
             verdict = reposting.decide(
                 posts=entry.posts,
                 posted_ms=entry.posted_ms,
-                leased=entry.call.key in leased,
+                leased=entry.key in leased,
                 now_ms=now_ms,
                 limits=self._limits,
             )
             if verdict is reposting.Waiting.POST_AGAIN:
                 again.append(entry)
+        await self._silence.tell(silent, now_ms)
         if again:
             log.warning("posting calls again", action="caller.repost", calls=len(again), lane=again[0].lane)
             self._post(again)
 
+    async def _end_waits(self, entry: _Entry, now_ms: float) -> bool:
+        """Nobody works on it: end the waits whose author said so; True if somebody waits longer than is usual."""
+        is_silent = False
+        for waiter in entry.waiting:
+            unleased_ms = now_ms - max(waiter.asked_ms, entry.leased_ms)
+            is_silent = is_silent or unleased_ms >= self._limits.receipt_wait_ms
+            if waiter.receipt_wait_ms is not None and unleased_ms >= waiter.receipt_wait_ms:
+                bound = f"receipt_wait_ms={waiter.receipt_wait_ms:g}"
+                error = await self._silence.exceeded(
+                    waiter.call, entry.lane, bound, posts=entry.posts, leased=False
+                )
+                if waiter.is_open:
+                    waiter.answered.set_exception(error)
+        return is_silent
+
+    def _poll_later(self, entry: _Entry, now_ms: float) -> None:
+        ends = [
+            max(waiter.asked_ms, entry.leased_ms) + waiter.receipt_wait_ms
+            for waiter in entry.waiting
+            if waiter.receipt_wait_ms is not None
+        ]
+        entry.poll_at_ms = min([now_ms + reposting.poll_delay_ms(entry.polls, self._limits), *ends])
+
     def _is_waited_for(self, entry: _Entry) -> bool:
-        """Forget a key whose last waiter was cancelled."""
-        if any(not waiter.done() for waiter in entry.waiters):
-            return self._entries.get(entry.call.key) is entry
-        if self._entries.get(entry.call.key) is entry:
-            del self._entries[entry.call.key]
-        return False
+        """Forget a key whose last waiter was answered or cancelled."""
+        is_here = self._entries.get(entry.key) is entry
+        entry.waiters = entry.waiting
+        if is_here and not entry.waiters:
+            del self._entries[entry.key]
+        return is_here and bool(entry.waiters)
 
     def _now_ms(self) -> float:
         return asyncio.get_running_loop().time() * 1000
@@ -246,20 +335,3 @@ class Caller:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def answer_of(receipt: Receipt, *, cached: bool) -> Answer:
-    """A receipt as the answer to a caller."""
-    states = {
-        ReceiptState.COMPLETED: AnswerState.COMPLETED,
-        ReceiptState.FAILED: AnswerState.FAILED,
-        ReceiptState.UNKNOWN: AnswerState.UNKNOWN,
-        ReceiptState.DISPATCHED: AnswerState.UNKNOWN,
-    }
-    return Answer(
-        key=receipt.key,
-        state=states[receipt.state],
-        output=receipt.output,
-        error=receipt.error,
-        cached=cached,
-    )

@@ -1,17 +1,20 @@
 """The lane engine of one process: posts in, paced batches out, outcomes committed, answers pushed."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
+from runtime.engine.ending_tasks import end_tasks
 from runtime.engine.lane_admission import Admission
 from runtime.engine.lane_batch import BatchFlow
 from runtime.engine.lane_book import Accepted, Item, LaneBook
 from runtime.engine.lane_commit import Committer
-from runtime.engine.lane_flight import Flight, Slot
+from runtime.engine.lane_fence import Fence
+from runtime.engine.lane_flight import Flight, Slot, rate_scope
 from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_reply import Reply
 from runtime.engine.lane_spec import BatchSpec, SpecKey, spec_key
@@ -48,17 +51,25 @@ class LaneEngine:
         self._book = LaneBook(parts)
         self._committer = Committer(parts)
         self._reply = Reply(parts, self._book, self._committer)
-        self._flow = BatchFlow(parts, self._book, self._reply)
-        self._takeover = Takeover(parts, self._book, self._flow, self._spawn)
+        self._fence = Fence(parts, self._book)
+        self._flow = BatchFlow(parts, self._book, self._reply, self._fence)
+        self._takeover = Takeover(parts, self._book, self._flow, self._fence, self._spawn)
         self._admission = Admission(
-            parts, self._book, self._committer, enqueue=self._enqueue, adopt=self._takeover.start
+            parts,
+            self._book,
+            self._committer,
+            self._fence,
+            enqueue=self._enqueue,
+            adopt=self._takeover.start,
         )
         self._coalescer: Coalescer[Item] = Coalescer(parts.limits.coalesce_window_ms)
         self._specs: dict[BucketKey, BatchSpec] = {}
+        self._promised: Counter[BucketKey] = Counter()  # calls whose tickets are being confirmed
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_line: set[asyncio.Task[None]] = set()  # tasks that wait for a ticket
         self._backlog: dict[str, int] = {}
         self._timer: Timer | None = None
+        self._ended_timer: Timer | None = None
 
     async def accept(self, post: Post) -> Accepted:
         """Admit a post: returns when each call is answered, queued or left; the result tells when all are done."""
@@ -77,6 +88,10 @@ class LaneEngine:
         """What a renewal must put back if Redis lost it."""
         return self._book.held()
 
+    async def renew(self) -> None:
+        """Heartbeat of this session's leases; puts back what Redis lost of them."""
+        await self._book.renew()
+
     async def sweep(self) -> None:
         """Look for batches of dead sessions, calls of ended runs, and what a store's absence left undone."""
         try:
@@ -84,7 +99,7 @@ class LaneEngine:
             if self._flow.is_stopped:
                 return
             await self._book.release_again()
-            await self._drop_ended()
+            await self._give_back_ended()
             if not self._admission.is_closed:
                 await self._takeover.sweep()
         except ServiceUnreachableError as error:
@@ -99,12 +114,12 @@ class LaneEngine:
             _done, late = await asyncio.wait(self._tasks, timeout=grace_s)
             if late:
                 log.warning("batches left to takeover", action="lane.drain", batches=len(late))
-            await self._cancel(late)
+            await end_tasks(late)
 
     def session_lost(self) -> None:
         """This session's leases may be others' now: send nothing more; what is on the wire is committed, fenced."""
         self._admission.is_closed = True
-        self._flow.is_stopped = True
+        self._flow.stop()
         self._stop_lines()
         self._book.leave(self._coalescer.remove(lambda _item: True))
 
@@ -124,12 +139,13 @@ class LaneEngine:
     # ---- from the queue to the wire
 
     def _enqueue(self, items: Sequence[Item], lane: str, specs: dict[SpecKey, BatchSpec]) -> None:
-        groups: dict[tuple[str, str, str | None, str], list[Item]] = {}
+        groups: dict[tuple[str | None, ...], list[Item]] = {}
         for item in items:
             item.is_queued = True
             call = item.call
             spec = specs[spec_key(call)]
-            group = (call.org_id, call.tool, call.integration_mode, spec.strategy.bucket(call.input))
+            bucket_of_input = spec.strategy.bucket(call.input)
+            group = (call.org_id, call.tool, call.integration_mode, call.auth_scope, bucket_of_input)
             groups.setdefault(group, []).append(item)
         now_ms = self._parts.clock.now_ms()
         for together in groups.values():
@@ -150,25 +166,25 @@ class LaneEngine:
         for bucket in self._coalescer.tickets_wanted(now_ms):
             task = self._spawn(self._carry(bucket, self._specs[bucket]))
             self._in_line.add(task)
+        self._watch_ended()
         ends_ms = self._coalescer.next_window_end()
         if ends_ms is not None:
             self._timer = self._parts.clock.call_later(max(0.0, ends_ms - now_ms), self._pump)
 
     async def _carry(self, bucket: BucketKey, spec: BatchSpec) -> None:
-        """One ticket: wait for it, take what the bucket holds then, send it."""
-        slot = Slot(self._parts, bucket.lane, bucket.org_id)
+        """One ticket: wait for it, take what the bucket holds then and the tokens allow, send it."""
+        slot = Slot(self._parts, rate_scope(bucket.lane, bucket.org_id, spec))
         try:
             try:
-                await slot.take(min(self._coalescer.waiting(bucket), spec.strategy.max_batch_size))
-                is_open = await self._commits_work()
+                granted = await self._granted(slot, bucket, spec)
             except BaseException:
                 self._coalescer.give_back_ticket(bucket)
                 raise
             finally:
                 self._leave_line()
             spec = self._specs.get(bucket, spec)
-            items = self._coalescer.take(bucket)
-            if not is_open:
+            items = self._coalescer.take(bucket, granted)
+            if granted is None:
                 await self._book.give_back(items)
                 return
             items = await self._book.refuse_stopped(items)
@@ -180,6 +196,30 @@ class LaneEngine:
         finally:
             slot.free()
 
+    async def _granted(self, slot: Slot, bucket: BucketKey, spec: BatchSpec) -> int | None:
+        """How many calls may be sent now; None if none can be, because a store stays away."""
+        try:
+            await slot.line_up(self._unpromised(bucket, spec))
+            if not await self._commits_work():
+                return None
+            while most := self._unpromised(bucket, spec):
+                self._promised[bucket] += most
+                try:
+                    granted, wait_ms = await slot.room(most)
+                finally:
+                    self._promised[bucket] -= most
+                if granted:
+                    return granted
+                await self._parts.clock.sleep(wait_ms)
+        except ServiceUnreachableError as error:
+            log.warning("queued calls given back", action="lane.give_back", error=str(error))
+            return None
+        return 0
+
+    def _unpromised(self, bucket: BucketKey, spec: BatchSpec) -> int:
+        """Calls of a bucket, up to a batch, that no other ticket is being confirmed for."""
+        return min(self._coalescer.waiting(bucket) - self._promised[bucket], spec.strategy.max_batch_size)
+
     async def _commits_work(self) -> bool:
         """Wait for the store to take outcomes again; False if that took too long."""
         try:
@@ -189,8 +229,28 @@ class LaneEngine:
             return False
         return True
 
+    def _watch_ended(self) -> None:
+        """While calls are queued, look every second whose runs have ended."""
+        if self._ended_timer is None and self._parts.runs is not None and len(self._coalescer):
+            every_ms = self._parts.limits.ended_runs_ms
+            self._ended_timer = self._parts.clock.call_later(every_ms, self._look_at_ended)
+
+    def _look_at_ended(self) -> None:
+        self._ended_timer = None
+        if len(self._coalescer):
+            self._in_line.add(self._spawn(self._drop_ended()))
+
     async def _drop_ended(self) -> None:
         """Give back queued calls that no live run waits for."""
+        try:
+            await self._give_back_ended()
+        except ServiceUnreachableError as error:
+            log.warning("ended runs unknown", action="lane.ended", error=str(error))
+        finally:
+            self._leave_line()
+            self._watch_ended()
+
+    async def _give_back_ended(self) -> None:
         if self._parts.runs is None or not len(self._coalescer):
             return
         run_ids = {waiter.run_id for item in self._book.items.values() for waiter in item.waiters}
@@ -222,13 +282,10 @@ class LaneEngine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._ended_timer is not None:
+            self._ended_timer.cancel()
         for task in list(self._in_line):
             task.cancel()
-
-    async def _cancel(self, tasks: "set[asyncio.Task[None]]") -> None:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _left(self, lane: str, calls: int) -> None:
         left = self._backlog.get(lane, 0) - calls

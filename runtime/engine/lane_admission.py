@@ -1,18 +1,20 @@
 """Admission of a post: claim, read receipts under the lease, answer what is finished, queue what is ours."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
-from runtime.engine.lane_book import Accepted, Item, LaneBook, outgoing
+from runtime.engine.lane_book import Accepted, Item, LaneBook, Outgoing, leases_of, outgoing
 from runtime.engine.lane_commit import Committer
+from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_spec import BatchSpec, SpecKey, batch_spec
 from runtime.errors import PlayDefinitionError, ServiceUnreachableError, ToolCallError
 from runtime.model.call import Post
 from runtime.model.lease import Claim, ClaimVerdict, Lease
-from runtime.model.receipt import Receipt
+from runtime.model.receipt import Receipt, ReceiptState
+from runtime.policy.identity import refreshed_item_key
 from runtime.ports import ToolCatalog
 
 log = structlog.get_logger()
@@ -26,6 +28,8 @@ class _Claimed:
     held: list[Item] = field(default_factory=list)
     grace: list[Item] = field(default_factory=list)
     takeover: dict[str, list[Item]] = field(default_factory=dict)
+    waiting: list[Item] = field(default_factory=list)  # forced; its shared key is another's just now
+    strays: list[Lease] = field(default_factory=list)  # granted, but the item's other key was not
 
 
 class Admission:
@@ -36,6 +40,7 @@ class Admission:
         parts: LaneParts,
         book: LaneBook,
         committer: Committer,
+        fence: Fence,
         *,
         enqueue: Callable[[Sequence[Item], str, dict[SpecKey, BatchSpec]], None],
         adopt: Callable[[str, list[Item]], None],
@@ -43,6 +48,7 @@ class Admission:
         self._parts = parts
         self._book = book
         self._committer = committer
+        self._fence = fence
         self._enqueue = enqueue
         self._adopt = adopt
         self.is_closed = False  # set by drain and by a lost session: nothing new is admitted
@@ -58,7 +64,7 @@ class Admission:
         except Exception:
             # An error of ours: not returned, or the post would come back at once for ever.
             unsettled = self._unsettled(items)
-            leases = [item.lease for item in unsettled if item.fence]
+            leases = leases_of(unsettled)
             self._book.leave(unsettled)
             await self._book.release(leases)
             raise
@@ -73,11 +79,9 @@ class Admission:
             self._book.leave(claimed.held)
             for batch_id, waiting in claimed.takeover.items():
                 self._adopt(batch_id, waiting)
+            await self._book.release(claimed.strays)
             await self._settle(claimed.granted, lane, specs)
-            items = claimed.grace
-            if items:
-                await self._outwait_grace(items, started_ms)
-                items = [item for item in items if self._is_here(item)]
+            items = await self._outwait(claimed, started_ms)
         if items:
             await self._book.give_back(items)
 
@@ -103,28 +107,49 @@ class Admission:
     async def _claim(self, items: list[Item], floors: dict[str, int]) -> _Claimed:
         parts = self._parts
         claimed = _Claimed()
-        for start in range(0, len(items), parts.limits.receipt_chunk):
-            chunk = items[start : start + parts.limits.receipt_chunk]
-            keys = [item.call.key for item in chunk]
+        wanted: list[Item] = []
+        for item in items:
+            if self._book.is_forced_by_another(item):
+                claimed.held.append(item)
+            elif self._book.reserve(item):
+                wanted.append(item)
+            else:
+                claimed.waiting.append(item)
+        half = parts.limits.receipt_chunk // 2 or 1  # an item has one key or two
+        for start in range(0, len(wanted), half):
+            chunk = wanted[start : start + half]
+            keys = [key for item in chunk for key in _keys_of(item)]
             claims = await parts.until_reachable(
                 "lane.claim",
                 lambda keys=keys: parts.leases.claim(parts.session_id, keys, floors),
                 parts.limits.lane_wait_ms,
             )
-            for item, claim in zip(chunk, claims, strict=True):
-                self._sort(item, claim, claimed)
+            answered = iter(claims)
+            for item in chunk:
+                self._sort(item, next(answered), next(answered) if item.call.shared_key else None, claimed)
         return claimed
 
-    def _sort(self, item: Item, claim: Claim, claimed: _Claimed) -> None:
-        if claim.verdict is ClaimVerdict.GRANTED:
-            item.fence = claim.fence
+    def _sort(self, item: Item, own: Claim, shared: Claim | None, claimed: _Claimed) -> None:
+        """By what Redis said of its key and, for a forced call, of the shared one."""
+        item.fence = own.fence if own.verdict is ClaimVerdict.GRANTED else 0
+        item.shared_fence = shared.fence if shared and shared.verdict is ClaimVerdict.GRANTED else 0
+        verdicts = {own.verdict} | ({shared.verdict} if shared else set[ClaimVerdict]())
+        if verdicts == {ClaimVerdict.GRANTED}:
             claimed.granted.append(item)
-        elif claim.verdict is ClaimVerdict.GRACE:
+            return
+        claimed.strays += item.leases
+        item.fence = item.shared_fence = 0
+        self._book.unreserve(item)
+        if ClaimVerdict.GRACE in verdicts:
             claimed.grace.append(item)
-        elif claim.verdict is ClaimVerdict.TAKEOVER and claim.batch_id:
-            claimed.takeover.setdefault(claim.batch_id, []).append(item)
-        else:
+        elif own.verdict is ClaimVerdict.TAKEOVER and own.batch_id:
+            claimed.takeover.setdefault(own.batch_id, []).append(item)
+        elif own.verdict is not ClaimVerdict.GRANTED:
             claimed.held.append(item)
+        else:
+            claimed.waiting.append(item)
+            if shared and shared.verdict is ClaimVerdict.TAKEOVER and shared.batch_id:
+                claimed.takeover.setdefault(shared.batch_id, [])
 
     async def _settle(self, granted: list[Item], lane: str, specs: dict[SpecKey, BatchSpec]) -> None:
         """Answer what receipts answer; queue the rest under fences above the stored ones."""
@@ -135,13 +160,14 @@ class Admission:
         done: list[Lease] = []
         open_items: list[Item] = []
         for item in granted:
-            receipt = stored.get(item.call.key)
-            lease = item.lease
-            if receipt is not None and self._book.answer_by_receipt(item, receipt, out):
-                done.append(lease)
+            leases = item.leases
+            if self._is_answered(item, stored, out):
+                done += leases
             else:
+                _replace_stored(item, stored.get(item.call.key))
                 open_items.append(item)
         open_items = await self._above_stored(open_items, stored)
+        open_items = await self._fence.sendable(open_items, stored)
         if self.is_closed:
             await self._book.give_back(open_items)
         else:
@@ -150,10 +176,18 @@ class Admission:
         await self._book.push(out)
         await self._parts.fault("lane.after_admit")
 
+    def _is_answered(self, item: Item, stored: dict[str, Receipt], out: Outgoing) -> bool:
+        """Answer whom stored receipts serve, the newest version's first; True if nobody is left."""
+        for key in item.call.lookup_keys:
+            receipt = stored.get(key)
+            if receipt is not None and self._book.answer_by_receipt(item, receipt, out):
+                return True
+        return False
+
     async def _read(self, items: list[Item]) -> dict[str, Receipt]:
         """Receipts under our leases. While Postgres is away the lane waits and keeps them."""
         parts = self._parts
-        keys = [item.call.key for item in items]
+        keys = [key for item in items for key in (*_keys_of(item), *item.call.read_keys)]
         return await parts.until_reachable(
             "lane.read", lambda: parts.receipts.read(keys), parts.limits.lane_wait_ms
         )
@@ -161,29 +195,53 @@ class Admission:
     async def _above_stored(self, items: list[Item], stored: dict[str, Receipt]) -> list[Item]:
         """A fence must be newer than the stored generation, or its commit would be dropped."""
         floors = {
-            item.call.key: stored[item.call.key].fence + 1
-            for item in items
-            if item.call.key in stored and stored[item.call.key].fence >= item.fence
+            lease.key: stored[lease.key].fence + 1
+            for lease in leases_of(items)
+            if lease.key in stored and stored[lease.key].fence >= lease.fence
         }
         if not floors:
             return items
-        low = [item for item in items if item.call.key in floors]
+        low = [item for item in items if any(key in floors for key in _keys_of(item))]
         again = await self._claim(low, floors)
         lost = {id(item) for item in low} - {id(item) for item in again.granted}
         self._book.leave([item for item in low if id(item) in lost])
+        await self._book.release(again.strays)
         return [item for item in items if id(item) not in lost]
 
-    async def _outwait_grace(self, items: list[Item], started_ms: float) -> None:
-        """Redis lost its data: un-admitted calls wait here, never returned, until sessions put theirs back."""
+    async def _outwait(self, claimed: _Claimed, started_ms: float) -> list[Item]:
+        """Items to claim again after a while; none once that took too long, then their callers post them again.
+
+        After Redis lost its data un-admitted calls wait here, never returned, until sessions put theirs back; forced
+        calls wait for who works on their shared key.
+        """
+        items = [*claimed.grace, *claimed.waiting]
+        if not items:
+            return []
         clock, limits = self._parts.clock, self._parts.limits
         if clock.now_ms() - started_ms > limits.grace_wait_ms:
-            log.warning("grace doesn't end", action="lane.grace", calls=len(items))
+            log.warning("calls can't be claimed", action="lane.grace", calls=len(items))
             self._book.leave(items)
-            return
-        await clock.sleep(min(limits.heartbeat_s, limits.session_ttl_s / 3) * 1000)
+            return []
+        grace_ms = min(limits.heartbeat_s, limits.session_ttl_s / 3) * 1000
+        await clock.sleep(grace_ms if claimed.grace else limits.lane_retry_ms)
+        return [item for item in items if self._is_here(item)]
 
     def _unsettled(self, items: list[Item]) -> list[Item]:
         return [item for item in items if self._is_here(item) and not item.is_queued]
 
     def _is_here(self, item: Item) -> bool:
         return self._book.items.get(item.call.key) is item
+
+
+def _keys_of(item: Item) -> tuple[str, ...]:
+    """Keys whose leases the item needs."""
+    call = item.call
+    return (call.key,) if call.shared_key is None else (call.key, call.shared_key)
+
+
+def _replace_stored(item: Item, stored: Receipt | None) -> None:
+    """A completed receipt that is too old is bought anew, under a provider key that all buyers of it share."""
+    if stored is not None and stored.state is ReceiptState.COMPLETED:
+        item.refreshes = True
+        key = refreshed_item_key(item.call.idempotency_key, stored.fence)
+        item.call = replace(item.call, idempotency_key=key)

@@ -1,35 +1,49 @@
 """A batch from its due ticket to its outcomes: seal, send, retry, split; then its reply."""
 
 import asyncio
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
 import structlog
 
-from runtime.engine.lane_book import Item, LaneBook
-from runtime.engine.lane_flight import Flight, Slot, Stage
+from runtime.engine.lane_book import Item, LaneBook, leases_of
+from runtime.engine.lane_fence import Fence
+from runtime.engine.lane_flight import Flight, Stage
 from runtime.engine.lane_outcomes import failed_outcomes
 from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_reply import Reply
+from runtime.engine.lane_seal import Seal
 from runtime.errors import ExecuteFailedError, PersistenceLostError, RunHaltedError, ServiceUnreachableError
-from runtime.model.failure import Failure
-from runtime.model.lease import BatchRecord
+from runtime.model.call import Call
+from runtime.model.failure import Failure, FailureClass
 from runtime.model.outcome import ItemOutcome, all_unknown
+from runtime.model.physical_request import PhysicalReply
+from runtime.model.tool_output import with_envelope
 from runtime.policy import retrying
-from runtime.policy.batching import halves
+from runtime.policy.batching import SINGLE, halves
 
 log = structlog.get_logger()
+
+FIXTURE_MODE = "fixture"  # an integration mode without effects at a provider
 
 
 class BatchFlow:
     """Sends batches. Between the seal and the request nothing is awaited but a test's fault point."""
 
-    def __init__(self, parts: LaneParts, book: LaneBook, reply: Reply) -> None:
+    def __init__(self, parts: LaneParts, book: LaneBook, reply: Reply, fence: Fence) -> None:
         self._parts = parts
         self._book = book
         self._reply = reply
-        self.is_stopped = False  # a lost session: nothing further is sent
+        self._fence = fence
+        self._seal = Seal(parts, book, fence)
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._seal.is_stopped
+
+    def stop(self) -> None:
+        """The session is lost: nothing further is sent."""
+        self._seal.is_stopped = True
 
     async def fly(self, flight: Flight) -> None:
         """From a due ticket to the answers; whatever happens every item is answered, given back or left."""
@@ -56,7 +70,7 @@ class BatchFlow:
         if flight.stage is Stage.ANSWERED:
             await self._reply.settle(flight)
             return
-        if not await self._seal(flight):
+        if not await self._seal.seal(flight):
             return
         flight.stage = Stage.SEALED
         await self._parts.fault("lane.after_seal")
@@ -65,128 +79,111 @@ class BatchFlow:
             return
         flight.outcomes = split
         flight.stage = Stage.ANSWERED
+        await flight.slot.succeeded()
         await self._parts.fault("lane.after_answer")
         await self._reply.settle(flight)
-
-    # ---- seal
-
-    async def _seal(self, flight: Flight) -> bool:
-        """Record the batch if its leases hold; members whose lease is lost are left to others."""
-        while flight.items and not self.is_stopped:
-            record = flight.record or flight.spec.record(
-                uuid.uuid4().hex, self._parts.session_id, flight.lane, flight.items
-            )
-            flight.record = self._book.batches[record.batch_id] = record
-            holds = await self._holds(record)
-            if all(holds):
-                return True
-            if flight.is_verbatim:
-                await self._abandon(flight)
-                return False
-            self._book.batches.pop(record.batch_id, None)
-            lost = [item for item, held in zip(flight.items, holds, strict=True) if not held]
-            log.warning("leases lost before sending", action="lane.seal", lane=flight.lane, calls=len(lost))
-            self._book.leave(lost)
-            flight.items = [item for item, held in zip(flight.items, holds, strict=True) if held]
-            flight.record = None
-        if flight.items:
-            await self._book.give_back(flight.items)
-        return False
-
-    async def _holds(self, record: BatchRecord) -> list[bool]:
-        parts = self._parts
-        holds = await parts.until_reachable(
-            "lane.seal", lambda: parts.leases.seal(record), parts.limits.lane_wait_ms
-        )
-        if all(holds):
-            return holds
-        # Redis may have lost its data: put back what we hold, then look again.
-        await parts.until_reachable(
-            "lane.renew",
-            lambda: parts.leases.renew(parts.session_id, *self._book.held()),
-            parts.limits.lane_wait_ms,
-        )
-        return await parts.until_reachable(
-            "lane.seal", lambda: parts.leases.seal(record), parts.limits.lane_wait_ms
-        )
 
     # ---- send
 
     async def _send(self, flight: Flight) -> Sequence[ItemOutcome] | None:
-        """One outcome per item; None if the batch went on as halves or was lost to another."""
-        parts, limits = self._parts, self._parts.limits
-        request = flight.spec.request([item.call for item in flight.items])
-        started_ms = parts.clock.now_ms()
-        attempt = 1
+        """One outcome per item; None if the batch went on as halves, was asked for anew, or was lost to another."""
+        parts = self._parts
+        calls = flight.calls
+        request = flight.spec.request(calls)
+        failures = retrying.Failures()
         while True:
+            flight.sends += 1
             try:
                 flight.stage = Stage.SENT
+                flight.slot.sent()
                 reply = await parts.requests.send(request)
             except ExecuteFailedError as error:
-                failure = error.failure
+                failure = replace(error.failure, tool=flight.spec.metadata.tool, attempt=flight.sends)
             else:
-                split = flight.spec.strategy.split(reply.result, [item.call.input for item in flight.items])
-                flight.credits = reply.credits
-                if split.strangers or split.doubled:
-                    log.warning(
-                        "reply doesn't match its batch",
-                        action="lane.match",
-                        operation=request.operation,
-                        strangers=len(split.strangers),
-                        doubled=len(split.doubled),
-                    )
-                return split.outcomes
-            action = retrying.decide(
-                failure,
-                attempt=attempt,
-                elapsed_ms=parts.clock.now_ms() - started_ms,
-                members=len(flight.items),
-                limits=limits,
-                transient_http_retry_safe=flight.spec.metadata.transient_http_retry_safe,
-            )
-            self._log_failure(flight, failure, action, attempt)
+                return self._split(flight, reply, calls)
+            failures = failures.with_one(failure.failure_class, parts.clock.now_ms())
+            if failure.failure_class is FailureClass.RATE_LIMITED:
+                await flight.slot.limited(failure.retry_after_ms)
+            action = await self._decide(flight, failure, failures, members=len(calls))
+            self._log_failure(flight, failure, action)
             if not isinstance(action, retrying.Retry):
                 return await self._give_up(flight, failure, action)
-            flight.stage = Stage.SEALED  # a safe retry: as good as not sent
+            if not retrying.may_repeat_only_if_safe(failure.failure_class):
+                flight.stage = Stage.SEALED  # as good as not sent
             if not await self._wait_for_retry(flight, action):
                 return None
             if not action.same_invocation:
                 request = replace(request, attempt=request.attempt + 1)
-            attempt += 1
+
+    def _split(self, flight: Flight, reply: PhysicalReply, calls: Sequence[Call]) -> Sequence[ItemOutcome]:
+        split = flight.spec.strategy.split(reply.result, [call.input for call in calls])
+        flight.credits = reply.credits
+        operation = flight.spec.strategy.operation
+        if split.strangers or split.doubled:
+            log.warning(
+                "reply doesn't match its batch",
+                action="lane.match",
+                operation=operation,
+                strangers=len(split.strangers),
+                doubled=len(split.doubled),
+            )
+        if flight.spec.is_fenced and not reply.fence_attested:
+            log.warning("fenced tool answered without its fence", action="lane.fence", operation=operation)
+        outcomes = with_envelope(
+            split.outcomes,
+            reply.envelope,
+            is_single=flight.spec.strategy.name == SINGLE,
+            max_meta_bytes=self._parts.limits.result_meta_bytes,
+        )
+        return flight.own(outcomes)
+
+    async def _decide(
+        self, flight: Flight, failure: Failure, failures: retrying.Failures, *, members: int
+    ) -> retrying.Action:
+        kind = failure.failure_class
+        is_safe = retrying.may_repeat_only_if_safe(kind) and await self._is_replay_safe(flight, failure)
+        return retrying.decide(
+            failure,
+            attempt=failures.count(kind),
+            elapsed_ms=failures.elapsed_ms(kind, self._parts.clock.now_ms()),
+            members=members,
+            limits=self._parts.limits,
+            transient_http_retry_safe=flight.spec.metadata.transient_http_retry_safe,
+            replay_safe=is_safe,
+        )
+
+    async def _is_replay_safe(self, flight: Flight, failure: Failure) -> bool:
+        if flight.items[0].call.integration_mode == FIXTURE_MODE:
+            return True
+        return flight.spec.is_fenced and (failure.fence_attested or await self._fence.is_attested_now())
 
     async def _wait_for_retry(self, flight: Flight, action: retrying.Retry) -> bool:
         """A new ticket, and the seal again: the leases must still be ours."""
         flight.slot.free()
         await self._parts.clock.sleep(action.after_ms)
         await flight.slot.take(len(flight.items))
-        record = flight.record
-        if record is not None and not self.is_stopped and all(await self._holds(record)):
-            return True
-        await self._abandon(flight)
-        return False
+        return await self._seal.still_holds(flight)
 
-    async def _abandon(self, flight: Flight) -> None:
-        """Some leases went to others: this batch can't be sent as it is; what we still hold is free for its askers."""
-        log.warning("batch lost", action="lane.abandon", lane=flight.lane, calls=len(flight.items))
-        leases = [item.lease for item in flight.items]
-        self._book.leave(flight.items)
-        if not self.is_stopped:
-            await self._book.release(leases, flight.record.batch_id if flight.record else None)
+    # ---- when it failed
 
     async def _give_up(
-        self, flight: Flight, failure: Failure, action: retrying.Action
+        self, flight: Flight, failure: Failure, action: retrying.End
     ) -> Sequence[ItemOutcome] | None:
-        if isinstance(action, retrying.Bisect):
-            await self._bisect(flight)
-            return None
-        if isinstance(action, retrying.Unknown):
-            return all_unknown(len(flight.items), failure.describe()).outcomes
-        if isinstance(action, retrying.HaltRun):
-            return await self._halt(flight, failure)
-        terminal = isinstance(action, retrying.FailItem) and action.terminal
-        return failed_outcomes(failure, len(flight.items), terminal=terminal)
+        match action:
+            case retrying.Bisect():
+                await self._bisect(flight)
+                return None
+            case retrying.Rekey():
+                await self._ask_anew(flight, failure)
+                return None
+            case retrying.Unknown():
+                return all_unknown(len(flight.items), failure.describe()).outcomes
+            case retrying.HaltRun():
+                return self._halt(flight, failure)
+            case retrying.FailItem(terminal=terminal):
+                return failed_outcomes(failure, len(flight.items), terminal=terminal)
 
-    async def _halt(self, flight: Flight, failure: Failure) -> Sequence[ItemOutcome]:
+    def _halt(self, flight: Flight, failure: Failure) -> Sequence[ItemOutcome]:
         """Credits are used up: these runs pay for nothing more; what already waits is refused at its turn."""
         error = {
             "code": RunHaltedError.code,
@@ -197,15 +194,28 @@ class BatchFlow:
         self._book.stop_runs({w.run_id for item in flight.items for w in item.waiters}, error)
         return failed_outcomes(failure, len(flight.items), terminal=False, code=RunHaltedError.code)
 
+    async def _ask_anew(self, flight: Flight, failure: Failure) -> None:
+        """The auth scope is another: nothing happened under these keys, so nothing is stored under them."""
+        if flight.spec.is_fenced:
+            await self._fence.unmark(flight.items)
+        error = {
+            "code": failure.failure_class.value,
+            "message": failure.describe(),
+            "retryable": True,
+            "details": failure.details(),
+        }
+        await self._book.fail(flight.items, error)
+        await self._book.release([], flight.batch_id)
+
     async def _bisect(self, flight: Flight) -> None:
         """Halves are new batches, each with its own ticket. The refused record goes first: nothing was charged."""
-        if flight.record is not None:
-            await self._book.release([], flight.record.batch_id)
+        await self._book.release([], flight.batch_id)
         flight.slot.free()
-        await asyncio.gather(*(self._fly_half(flight, half) for half in halves(flight.items)))
+        parts = halves(flight.items) if len(flight.items) > 1 else (flight.items,)
+        await asyncio.gather(*(self._fly_half(flight, part) for part in parts))
 
     async def _fly_half(self, whole: Flight, items: Sequence[Item]) -> None:
-        slot = Slot(self._parts, whole.slot.lane, whole.slot.scope)
+        slot = whole.slot.another()
         try:
             await slot.take(len(items))
             await self.fly(Flight(slot=slot, lane=whole.lane, spec=whole.spec, items=list(items)))
@@ -217,13 +227,15 @@ class BatchFlow:
     async def _rescue(self, flight: Flight) -> None:
         """An error of ours: what was not sent is given back; what may have been paid ends as it is known."""
         mine = [item for item in flight.items if self._book.items.get(item.call.key) is item]
-        batch_id = flight.record.batch_id if flight.record else None
+        batch_id = flight.batch_id
         if flight.stage < Stage.SENT:
+            if flight.spec.is_fenced and not flight.sends and not self.is_stopped and not flight.is_verbatim:
+                await self._fence.unmark(mine)
             await self._book.give_back(mine)
             await self._book.release([], batch_id)
             return
         if not mine or flight.stage is Stage.COMMITTED:
-            await self._book.release([item.lease for item in mine], batch_id)
+            await self._book.release(leases_of(mine), batch_id)
             self._book.leave(mine)
             return
         if flight.stage < Stage.ANSWERED:
@@ -237,7 +249,7 @@ class BatchFlow:
         except PersistenceLostError as error:
             await self._reply.latch(flight, error)
 
-    def _log_failure(self, flight: Flight, failure: Failure, action: retrying.Action, attempt: int) -> None:
+    def _log_failure(self, flight: Flight, failure: Failure, action: retrying.Action) -> None:
         log.warning(
             "request failed",
             action="lane.send",
@@ -246,6 +258,7 @@ class BatchFlow:
             failure=failure.failure_class.value,
             status=failure.status,
             calls=len(flight.items),
-            attempt=attempt,
+            attempt=failure.attempt,
+            request_id=failure.request_id,
             then=type(action).__name__,
         )

@@ -3,25 +3,20 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
 from runtime.engine.lane_parts import LaneParts
 from runtime.errors import ServiceUnreachableError
-from runtime.model.call import Answer, AnswerState, Call
+from runtime.model.call import ANY_AGE, Accepts, Answer, AnswerState, Call
 from runtime.model.lease import BatchRecord, Lease
-from runtime.model.receipt import Receipt, ReceiptState
+from runtime.model.receipt import Receipt
+from runtime.policy import freshness
+from runtime.policy.answering import answer_of
 
 log = structlog.get_logger()
-
-_STATES = {
-    ReceiptState.COMPLETED: AnswerState.COMPLETED,
-    ReceiptState.FAILED: AnswerState.FAILED,
-    ReceiptState.UNKNOWN: AnswerState.UNKNOWN,
-    ReceiptState.DISPATCHED: AnswerState.UNKNOWN,
-}
 
 Outgoing = defaultdict[str, list[Answer]]
 
@@ -65,6 +60,11 @@ class Waiter:
     inbox: str
     run_id: str
     post: Accepted | None
+    accepts: Accepts = ANY_AGE
+
+    def takes(self, receipt: Receipt) -> bool:
+        """Whether the receipt answers this one."""
+        return freshness.answers(receipt, run_id=self.run_id, accepts=self.accepts)
 
 
 @dataclass(slots=True, eq=False)
@@ -73,12 +73,22 @@ class Item:
 
     call: Call
     fence: int = 0
+    shared_fence: int = 0  # of a forced call's shared key
+    refreshes: bool = False  # replaces a completed receipt that is too old for who waits
     is_queued: bool = False  # in a bucket or beyond: no longer the admission's
     waiters: list[Waiter] = field(default_factory=list)
 
     @property
     def lease(self) -> Lease:
         return Lease(key=self.call.key, fence=self.fence)
+
+    @property
+    def leases(self) -> list[Lease]:
+        """What this session holds for it."""
+        held = [self.lease] if self.fence else []
+        if self.shared_fence and self.call.shared_key:
+            held.append(Lease(key=self.call.shared_key, fence=self.shared_fence))
+        return held
 
 
 class LaneBook:
@@ -87,6 +97,7 @@ class LaneBook:
     def __init__(self, parts: LaneParts) -> None:
         self._parts = parts
         self.items: dict[str, Item] = {}
+        self.forcing: dict[str, Item] = {}  # shared key -> the forced item that has it, or is about to
         self.batches: dict[str, BatchRecord] = {}
         self.kept: dict[str, Lease] = {}  # of outcomes that couldn't be committed yet
         self.stopped_runs: dict[str, dict[str, Any]] = {}  # run -> error of every further call
@@ -101,13 +112,24 @@ class LaneBook:
             if item is None:
                 item = self.items[call.key] = Item(call=call)
                 fresh.append(item)
-            item.waiters.append(Waiter(call.inbox, call.run_id, post))
+            item.waiters.append(Waiter(call.inbox, call.run_id, post, call.accepts))
         return fresh
 
     def held(self) -> tuple[list[Lease], list[BatchRecord]]:
         """Everything to be put back if Redis loses it."""
-        leases = [item.lease for item in self.items.values() if item.fence]
-        return [*leases, *self.kept.values()], list(self.batches.values())
+        return [*leases_of(self.items.values()), *self.kept.values()], list(self.batches.values())
+
+    async def renew(self) -> None:
+        """Heartbeat; what Redis lost is put back, and what ended here meanwhile is freed again."""
+        parts = self._parts
+        leases, batches = self.held()
+        await parts.leases.renew(parts.session_id, leases, batches)
+        held, recorded = self.held()
+        # Released before it was put back, it would be held until this process ends.
+        await self.release(sorted(set(leases) - set(held), key=lambda lease: lease.key))
+        known = {record.batch_id for record in recorded}
+        for batch_id in [record.batch_id for record in batches if record.batch_id not in known]:
+            await self.release([], batch_id)
 
     def answer(self, item: Item, answer: Answer, out: Outgoing) -> None:
         """Answer all who wait; the item leaves."""
@@ -123,12 +145,10 @@ class LaneBook:
 
     def answer_by_receipt(self, item: Item, receipt: Receipt, out: Outgoing) -> bool:
         """Answer those whom a stored receipt serves; True if nobody is left waiting."""
-        left = [waiter for waiter in item.waiters if not receipt.answers(waiter.run_id)]
-        served = Item(
-            call=item.call, waiters=[waiter for waiter in item.waiters if receipt.answers(waiter.run_id)]
-        )
+        left = [waiter for waiter in item.waiters if not waiter.takes(receipt)]
+        served = Item(call=item.call, waiters=[waiter for waiter in item.waiters if waiter.takes(receipt)])
         if served.waiters:
-            self.answer(served, answer_of(receipt, cached=True), out)
+            self.answer(served, answer_of(receipt, cached=True, key=item.call.key), out)
         item.waiters = left
         if not left:
             self._drop(item)
@@ -146,19 +166,20 @@ class LaneBook:
     async def give_back(self, items: Sequence[Item]) -> None:
         """Release the leases of calls that were not sent, and ask their callers to post again."""
         out = outgoing()
-        leases = [item.lease for item in items if item.fence]
+        leases = leases_of(items)
         for item in items:
             self.answer(item, Answer(key=item.call.key, state=AnswerState.RETURNED), out)
         await self.release(leases)
         await self.push(out)
 
-    async def fail(self, items: Sequence[Item], error: dict[str, Any]) -> None:
-        """Refuse calls before they are sent: nothing is stored, leases are freed."""
+    async def fail(self, items: Sequence[Item], error: dict[str, Any], run_id: str | None = None) -> None:
+        """Refuse calls before they are sent: nothing is stored, leases are freed. `run_id`: for that run only."""
         out = outgoing()
-        leases = [item.lease for item in items if item.fence]
+        leases = leases_of(items)
         for item in items:
             payload = {"tool": item.call.tool, **error}
-            self.answer(item, Answer(key=item.call.key, state=AnswerState.FAILED, error=payload), out)
+            answer = Answer(key=item.call.key, state=AnswerState.FAILED, error=payload, run_id=run_id)
+            self.answer(item, answer, out)
         await self.release(leases)
         await self.push(out)
 
@@ -190,8 +211,7 @@ class LaneBook:
         leases = [lease for lease in leases if lease.key not in self.items and lease.key not in self.kept]
         await self.release(leases)
         for record in list(self.batches.values()):
-            keys = [member["key"] for member in record.members]
-            if not any(key in self.items or key in self.kept for key in keys):
+            if not any(key in self.items or key in self.kept for key in record.keys):
                 await self.release([], record.batch_id)
 
     async def refuse_stopped(self, items: Sequence[Item]) -> list[Item]:
@@ -207,7 +227,7 @@ class LaneBook:
                 wanted.append(item)
         for run_id, theirs in refused.items():
             self.prevented += len(theirs)
-            await self.fail(theirs, self.stopped_runs[run_id])
+            await self.fail(theirs, self.stopped_runs[run_id], run_id)
         return wanted
 
     def stop_runs(self, run_ids: Iterable[str], error: dict[str, Any]) -> None:
@@ -217,22 +237,35 @@ class LaneBook:
         for run_id in list(self.stopped_runs)[: -self._parts.limits.stopped_runs]:
             del self.stopped_runs[run_id]
 
+    def reserve(self, item: Item) -> bool:
+        """Take a forced call's shared key for this process's own order; False: another item here works on it."""
+        key = item.call.shared_key
+        if key is None or self.forcing.get(key) is item:
+            return True
+        if key in self.forcing or key in self.items:
+            return False
+        self.forcing[key] = item
+        return True
+
+    def unreserve(self, item: Item) -> None:
+        """The shared key is another's, or the call is done."""
+        key = item.call.shared_key
+        if key is not None and self.forcing.get(key) is item:
+            del self.forcing[key]
+
+    def is_forced_by_another(self, item: Item) -> bool:
+        """Whether a forced call of this process refreshes the item's key just now."""
+        return item.call.key in self.forcing
+
     def _drop(self, item: Item) -> None:
         if self.items.get(item.call.key) is item:
             del self.items[item.call.key]
+            self.unreserve(item)
 
 
-def answer_of(receipt: Receipt, *, cached: bool) -> Answer:
-    """A receipt as the answer to a caller."""
-    return Answer(
-        key=receipt.key,
-        state=_STATES[receipt.state],
-        output=receipt.output,
-        error=receipt.error,
-        cached=cached,
-    )
+def leases_of(items: Iterable[Item]) -> list[Lease]:
+    """Everything held for the items."""
+    return [lease for item in items for lease in item.leases]
 
 
-def with_fences(record: BatchRecord, items: Sequence[Item]) -> BatchRecord:
-    """The record under the items' present fences."""
-    return replace(record, fences=tuple(item.fence for item in items))
+__all__ = ["Accepted", "Item", "LaneBook", "Outgoing", "Waiter", "answer_of", "leases_of", "outgoing"]

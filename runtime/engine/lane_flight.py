@@ -1,15 +1,24 @@
 """One batch on its way: a ticket's place, what was sealed, and how far it got."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
+from typing import TypeVar
+
+import structlog
 
 from runtime.engine.lane_book import Item
 from runtime.engine.lane_parts import LaneParts
-from runtime.engine.lane_spec import BatchSpec
+from runtime.engine.lane_spec import BatchSpec, call_of
+from runtime.errors import ServiceUnreachableError
+from runtime.model.call import Call
 from runtime.model.lease import BatchRecord
 from runtime.model.outcome import ItemOutcome
+from runtime.model.rate_scope import RateScope
 from runtime.ports import Ticket
+
+T = TypeVar("T")
+log = structlog.get_logger()
 
 
 class Stage(IntEnum):
@@ -27,18 +36,88 @@ class Slot:
     """A place to send from, taken and freed as the batch needs it."""
 
     parts: LaneParts
-    lane: str
-    scope: str
+    scope: RateScope
     ticket: Ticket | None = None
 
+    @property
+    def lane(self) -> str:
+        return self.scope.lane
+
+    def another(self) -> "Slot":
+        """A place of its own under the same limits."""
+        return Slot(self.parts, self.scope)
+
     async def take(self, items: int) -> None:
-        self.ticket = await self.parts.pacer.reserve(self.lane, self.scope, items)
-        await self.ticket.due()
+        """A confirmed ticket for exactly these items."""
+        await self.line_up(items)
+        wait_ms = await self.confirmed(items)
+        while wait_ms:
+            await self.parts.clock.sleep(wait_ms)
+            wait_ms = await self.confirmed(items)
+
+    async def line_up(self, items: int) -> None:
+        """Returns when the ticket is due; raises ServiceUnreachableError at the bound."""
+        self.ticket = ticket = await self.parts.pacer.reserve(self.scope, items)
+        await self._reaching(ticket.due)
+
+    async def confirmed(self, items: int) -> float:
+        """0 when all of `items` may be sent now, else how long to wait in the ticket's place."""
+        _granted, wait_ms = await self._confirm(items, whole=True)
+        return wait_ms
+
+    async def room(self, most: int) -> tuple[int, float]:
+        """(items that may be sent now, 0), or (0, ms to wait in the ticket's place)."""
+        return await self._confirm(most, whole=False)
+
+    def sent(self) -> None:
+        """The request leaves now."""
+        if self.ticket is not None:
+            self.ticket.sent()
+
+    async def limited(self, retry_after_ms: float | None) -> None:
+        """The provider refused with 429."""
+        ticket = self.ticket
+        if ticket is not None:
+            await self._told(lambda: ticket.limited(retry_after_ms))
+
+    async def succeeded(self) -> None:
+        """The provider answered."""
+        ticket = self.ticket
+        if ticket is not None:
+            await self._told(ticket.succeeded)
 
     def free(self) -> None:
         ticket, self.ticket = self.ticket, None
         if ticket is not None:
             ticket.free()
+
+    async def _confirm(self, most: int, *, whole: bool) -> tuple[int, float]:
+        ticket = self.ticket
+        if ticket is None:
+            raise RuntimeError(f"a place of lane {self.lane} was asked to confirm without a ticket")
+        return await self._reaching(lambda: ticket.confirm(most, whole=whole))
+
+    async def _reaching(self, work: Callable[[], Awaitable[T]]) -> T:
+        return await self.parts.until_reachable("lane.ticket", work, self.parts.limits.lane_wait_ms)
+
+    async def _told(self, report: Callable[[], Awaitable[None]]) -> None:
+        """A report that doesn't arrive costs pace, not correctness."""
+        try:
+            await report()
+        except ServiceUnreachableError as error:
+            log.warning("pacer not told", action="lane.ticket", lane=self.lane, error=str(error))
+
+
+def rate_scope(lane: str, org_id: str, spec: BatchSpec) -> RateScope:
+    """Whose limits a batch of this spec falls under."""
+    metadata = spec.metadata
+    return RateScope(
+        lane=lane,
+        org_id=org_id,
+        provider=metadata.provider,
+        max_batch_size=spec.strategy.max_batch_size,
+        rules=metadata.pacing,
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -52,3 +131,20 @@ class Flight:
     stage: Stage = Stage.TAKEN
     outcomes: Sequence[ItemOutcome] = field(default_factory=tuple)
     credits: float | None = None
+    sends: int = 0
+
+    @property
+    def batch_id(self) -> str | None:
+        return self.record.batch_id if self.record else None
+
+    @property
+    def calls(self) -> list[Call]:
+        """What the request is made of: all recorded members where it is sent again, else the items."""
+        if self.is_verbatim and self.record is not None:
+            return [call_of(member) for member in self.record.members]
+        return [item.call for item in self.items]
+
+    def own(self, outcomes: Sequence[ItemOutcome]) -> tuple[ItemOutcome, ...]:
+        """The items' outcomes among those of `calls`: a member whose lease is another's is another's to answer."""
+        by_key = {call.key: outcome for call, outcome in zip(self.calls, outcomes, strict=True)}
+        return tuple(by_key[item.call.key] for item in self.items)

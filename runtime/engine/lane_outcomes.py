@@ -22,6 +22,7 @@ def failed_outcomes(
         retryable=not terminal,
         terminal=terminal,
         charged=False if failure.not_charged else None,
+        details=failure.details(),
     )
     return (outcome,) * count
 
@@ -29,7 +30,8 @@ def failed_outcomes(
 def receipts_of(flight: Flight, limits: Limits) -> list[Receipt]:
     """One receipt per item, aligned."""
     return [
-        _receipt(item, outcome, limits) for item, outcome in zip(flight.items, flight.outcomes, strict=True)
+        _receipt(item, outcome, limits, is_fenced=flight.spec.is_fenced)
+        for item, outcome in zip(flight.items, flight.outcomes, strict=True)
     ]
 
 
@@ -70,7 +72,7 @@ def _credits(flight: Flight, outcomes: Sequence[ItemOutcome]) -> list[float]:
     return paid
 
 
-def _receipt(item: Item, outcome: ItemOutcome, limits: Limits) -> Receipt:
+def _receipt(item: Item, outcome: ItemOutcome, limits: Limits, *, is_fenced: bool) -> Receipt:
     call = item.call
     output, error, terminal = None, None, False
     if isinstance(outcome, ItemCompleted) and len(outcome.output_json) > limits.receipt_output_bytes:
@@ -80,7 +82,8 @@ def _receipt(item: Item, outcome: ItemOutcome, limits: Limits) -> Receipt:
     elif isinstance(outcome, ItemFailed):
         state, error, terminal = ReceiptState.FAILED, outcome.payload(call.tool), outcome.terminal
     else:
-        state, error = ReceiptState.UNKNOWN, _unknown(outcome.reason, call.tool)
+        # What may have happened once must not happen twice: only a forced call asks again.
+        state, error, terminal = ReceiptState.UNKNOWN, _unknown(outcome.reason, call.tool), is_fenced
     return Receipt(
         key=call.key,
         org_id=call.org_id,

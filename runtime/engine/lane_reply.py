@@ -1,8 +1,10 @@
 """A batch's end: commit its outcomes, answer all who wait, free its leases; or keep what can't be stored yet."""
 
+from dataclasses import replace
+
 import structlog
 
-from runtime.engine.lane_book import LaneBook, answer_of, outgoing
+from runtime.engine.lane_book import LaneBook, answer_of, leases_of, outgoing
 from runtime.engine.lane_commit import Committer
 from runtime.engine.lane_flight import Flight, Stage
 from runtime.engine.lane_outcomes import receipts_of, usage_of
@@ -27,19 +29,32 @@ class Reply:
         self.capacity = 0
 
     async def settle(self, flight: Flight) -> None:
-        receipts = receipts_of(flight, self._parts.limits)
-        stored = await self._committer.commit(receipts, usage_of(flight, flight.outcomes))
+        receipts, shared = self._receipts(flight)
+        stored = await self._committer.commit([*receipts, *shared], usage_of(flight, flight.outcomes))
         flight.stage = Stage.COMMITTED
         await self._parts.fault("lane.after_commit")
         flight.slot.free()
         self._count(flight)
         out = outgoing()
-        leases = [item.lease for item in flight.items]
+        leases = leases_of(flight.items)
         for item, receipt in zip(flight.items, receipts, strict=True):
             served = _served(receipt, stored[receipt.key], flight.lane)
             self._book.answer(item, answer_of(served, cached=False), out)
         await self._book.release(leases, flight.record.batch_id if flight.record else None)
         await self._book.push(out)
+
+    def _receipts(self, flight: Flight) -> tuple[list[Receipt], list[Receipt]]:
+        """One per item, aligned; and what forced calls refresh: a completed result alone replaces a shared one."""
+        receipts = [
+            replace(receipt, refreshes=True) if item.refreshes else receipt
+            for item, receipt in zip(flight.items, receipts_of(flight, self._parts.limits), strict=True)
+        ]
+        shared = [
+            replace(receipt, key=item.call.shared_key, fence=item.shared_fence, refreshes=True)
+            for item, receipt in zip(flight.items, receipts, strict=True)
+            if item.call.shared_key and item.shared_fence and receipt.state is ReceiptState.COMPLETED
+        ]
+        return receipts, shared
 
     def _count(self, flight: Flight) -> None:
         self.batches += 1
@@ -57,11 +72,15 @@ class Reply:
         )
         payload = {**error.to_payload(), "retryable": False}
         self._book.stop_runs({w.run_id for item in flight.items for w in item.waiters}, payload)
-        self.uncommitted.append((flight, receipts_of(flight, self._parts.limits)))
+        receipts, shared = self._receipts(flight)
+        self.uncommitted.append((flight, [*receipts, *shared]))
         out = outgoing()
         for item in flight.items:
-            self._book.kept[item.call.key] = item.lease
-            self._book.answer(item, Answer(key=item.call.key, state=AnswerState.FAILED, error=payload), out)
+            self._book.kept.update((lease.key, lease) for lease in item.leases)
+            answer = Answer(
+                key=item.call.key, state=AnswerState.FAILED, error=payload, run_id=item.call.run_id
+            )
+            self._book.answer(item, answer, out)
         await self._book.push(out)
 
     async def store_again(self) -> None:
@@ -76,14 +95,15 @@ class Reply:
                 )
                 self.uncommitted.append((flight, receipts))
                 continue
-            leases = [
-                self._book.kept.pop(receipt.key) for receipt in receipts if receipt.key in self._book.kept
-            ]
+            keys = [key for item in flight.items for key in (item.call.key, item.call.shared_key)]
+            leases = [self._book.kept.pop(key) for key in keys if key in self._book.kept]
             await self._book.release(leases, flight.record.batch_id if flight.record else None)
 
 
 def _served(ours: Receipt, stored: Receipt, lane: str) -> Receipt:
-    """A completed receipt is served whoever stored it; else the live outcome serves its caller."""
+    """A completed receipt is served whoever stored it, but for one that was to be refreshed; else the live outcome."""
+    if ours.refreshes and stored.fence < ours.fence:
+        return ours
     if stored.fence != ours.fence:
         log.warning("late result", action="lane.late", lane=lane, key=ours.key, stored=stored.state.value)
     return stored if stored.state is ReceiptState.COMPLETED else ours

@@ -27,6 +27,11 @@ class BatchSpec:
     strategy: BatchStrategy
     timeout_ms: float
 
+    @property
+    def is_fenced(self) -> bool:
+        """Its calls' effect must not happen twice, so their sending is marked durably."""
+        return self.metadata.requires_execution_fence
+
     def bucket(self, call: Call, lane: str, origin: str) -> BucketKey:
         return BucketKey(
             lane=lane,
@@ -35,7 +40,7 @@ class BatchSpec:
             integration_mode=call.integration_mode,
             contract=CONTRACT,
             response_revision=self.metadata.response_revision,
-            auth_scope=None,
+            auth_scope=call.auth_scope,
             operation=self.strategy.operation,
             strategy=self.strategy.name,
             strategy_revision=self.strategy.revision,
@@ -61,8 +66,11 @@ class BatchSpec:
             run_ids=tuple(dict.fromkeys(call.run_id for call in calls)),
             receipt_key=first.key if len(calls) == 1 else None,
             integration_mode=first.integration_mode,
-            timeout_ms=self.timeout_ms,
+            timeout_ms=max(call.timeout_ms or self.timeout_ms for call in calls),
             attempt=attempt,
+            tool=self.metadata.tool,
+            auth_scope=first.auth_scope,
+            is_fenced=self.is_fenced,
         )
 
     def record(self, batch_id: str, session_id: str, lane: str, items: Sequence[Item]) -> BatchRecord:
@@ -75,7 +83,10 @@ class BatchSpec:
             strategy=self.strategy.name,
             revision=self.strategy.revision,
             members=tuple(_member(item) for item in items),
-            fences=tuple(item.fence for item in items),
+            fences=(
+                *(item.fence for item in items),
+                *(item.shared_fence for item in items if item.shared_fence),
+            ),
         )
 
     def explains(self, record: BatchRecord) -> bool:
@@ -113,7 +124,14 @@ def _member(item: Item) -> dict[str, Any]:
         "input": call.input,
         "idempotency_key": call.idempotency_key,
         "integration_mode": call.integration_mode,
-        "inboxes": [[waiter.inbox, waiter.run_id] for waiter in item.waiters],
+        "inboxes": [
+            [waiter.inbox, waiter.run_id, waiter.accepts.not_before_ms, waiter.accepts.failed_not_before_ms]
+            for waiter in item.waiters
+        ],
+        "shared_key": call.shared_key if item.shared_fence else None,
+        "refreshes": item.refreshes,
+        "auth_scope": call.auth_scope,
+        "timeout_ms": call.timeout_ms,
     }
 
 
@@ -129,4 +147,7 @@ def call_of(member: dict[str, Any]) -> Call:
         idempotency_key=member["idempotency_key"],
         inbox=inboxes[0][0],
         integration_mode=member["integration_mode"],
+        shared_key=member.get("shared_key"),
+        auth_scope=member.get("auth_scope"),
+        timeout_ms=member.get("timeout_ms"),
     )

@@ -6,11 +6,13 @@ from typing import Any
 import structlog
 
 from runtime.engine.lane_batch import BatchFlow
-from runtime.engine.lane_book import Item, LaneBook, Waiter, outgoing
-from runtime.engine.lane_flight import Flight, Slot, Stage
+from runtime.engine.lane_book import Item, LaneBook, Waiter, leases_of, outgoing
+from runtime.engine.lane_fence import Fence
+from runtime.engine.lane_flight import Flight, Slot, Stage, rate_scope
 from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_spec import BatchSpec, batch_spec, call_of
 from runtime.errors import BadInputError, PlayDefinitionError, ServiceUnreachableError, ToolCallError
+from runtime.model.call import Accepts
 from runtime.model.lease import BatchRecord
 from runtime.model.outcome import all_unknown
 from runtime.model.receipt import Receipt, ReceiptState
@@ -28,14 +30,17 @@ class Takeover:
         parts: LaneParts,
         book: LaneBook,
         flow: BatchFlow,
+        fence: Fence,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._parts = parts
         self._book = book
         self._flow = flow
+        self._fence = fence
         self._spawn = spawn
         self._waiting: dict[str, list[Item]] = {}
         self._put_off: set[str] = set()  # perhaps ours already, so no sweep of orphans finds them
+        self._asked_by: dict[str, frozenset[str]] = {}  # runs behind each orphan batch
 
     def start(self, batch_id: str, waiting: Sequence[Item] = ()) -> None:
         """Adopt in the background; `waiting` items belong to that batch."""
@@ -50,12 +55,29 @@ class Takeover:
         self._spawn(self._take(batch_id))
 
     async def sweep(self) -> int:
-        """Start on recorded batches whose session is dead; returns how many were found."""
+        """Start on recorded batches whose session is dead; returns how many were found.
+
+        A batch whose runs have all ended is left: it waits for the next asker, or for its time to be up.
+        """
         put_off, self._put_off = self._put_off, set()
-        found = await self._parts.leases.orphans(self._parts.limits.takeover_batches)
+        found = await self._wanted(await self._parts.leases.orphans(self._parts.limits.orphan_scan))
         for batch_id in [*put_off, *found]:
             self.start(batch_id)
         return len(found)
+
+    async def _wanted(self, orphans: Sequence[str]) -> list[str]:
+        """The oldest of the orphans that a live run waits for."""
+        parts = self._parts
+        bound = parts.limits.takeover_batches
+        if parts.runs is None or not orphans:
+            return list(orphans[:bound])
+        fresh = [batch_id for batch_id in orphans if batch_id not in self._asked_by]
+        known = {batch_id: self._asked_by[batch_id] for batch_id in orphans if batch_id in self._asked_by}
+        for start in range(0, len(fresh), bound):
+            known |= await parts.leases.runs_of(fresh[start : start + bound])
+        self._asked_by = known
+        ended = await parts.runs.ended(sorted(frozenset[str]().union(*known.values())))
+        return [batch_id for batch_id in orphans if known.get(batch_id, frozenset()) - ended][:bound]
 
     async def _take(self, batch_id: str) -> None:
         flight: Flight | None = None
@@ -81,29 +103,40 @@ class Takeover:
             "batch adopted", action="lane.takeover", batch_id=record.batch_id, calls=len(record.members)
         )
         self._book.batches[record.batch_id] = record
+        # A member without a fence went to another session: it stays in the payload, its outcome is the other's.
         items = [
-            self._item(member, fence) for member, fence in zip(record.members, record.fences, strict=True)
+            self._item(member, fence, shared_fence)
+            for member, (fence, shared_fence) in zip(
+                record.members, record.per_member(record.fences), strict=True
+            )
+            if fence
         ]
         try:
             stored = await self._read([item.call.key for item in items])
-            if all(_is_committed(member, stored.get(member["key"])) for member in record.members):
+            mine = {item.call.key for item in items}
+            members = [member for member in record.members if member["key"] in mine]
+            if all(_is_committed(member, stored.get(member["key"])) for member in members):
                 await self._only_release(items, stored, record)
                 return None
-            return await self._flight(items, record)
+            return await self._flight(items, record, stored)
         except ServiceUnreachableError:
             self._book.leave(items)
             self._book.batches.pop(record.batch_id, None)
             raise
 
-    def _item(self, member: dict[str, Any], fence: int) -> Item:
+    def _item(self, member: dict[str, Any], fence: int, shared_fence: int | None) -> Item:
         call = call_of(member)
         item = self._book.items.get(call.key)
         if item is None:
             item = self._book.items[call.key] = Item(call=call)
         item.call, item.fence, item.is_queued = call, fence, True
+        item.shared_fence, item.refreshes = shared_fence or 0, bool(member.get("refreshes"))
+        self._book.reserve(item)
         known = {waiter.inbox for waiter in item.waiters}
         recorded = [
-            Waiter(inbox, run_id, None) for inbox, run_id in member.get("inboxes", ()) if inbox not in known
+            Waiter(inbox, run_id, None, Accepts(not_before_ms=since, failed_not_before_ms=failed_since))
+            for inbox, run_id, since, failed_since in member.get("inboxes", ())
+            if inbox not in known
         ]
         item.waiters.extend(recorded)
         return item
@@ -116,37 +149,34 @@ class Takeover:
 
     async def _only_release(self, items: list[Item], stored: dict[str, Receipt], record: BatchRecord) -> None:
         out = outgoing()
-        leases = [item.lease for item in items if item.fence]
+        leases = leases_of(items)
         for item in items:
             if not self._book.answer_by_receipt(item, stored[item.call.key], out):
                 self._book.leave([item])
         await self._book.release(leases, record.batch_id)
         await self._book.push(out)
 
-    async def _flight(self, items: list[Item], record: BatchRecord) -> Flight:
+    async def _flight(self, items: list[Item], record: BatchRecord, stored: dict[str, Receipt]) -> Flight:
         spec, why = await self._spec(record)
-        first = items[0].call
-        slot = Slot(self._parts, record.lane, first.org_id)
-        if spec is not None and all(record.fences):
-            return Flight(
-                slot=slot, lane=record.lane, spec=spec, items=items, record=record, is_verbatim=True
-            )
-        others = [item for item in items if not item.fence]
-        self._book.leave(others)
-        mine = [item for item in items if item.fence]
+        known = spec or _no_spec(record, stored, self._parts.limits)
+        slot = Slot(self._parts, rate_scope(record.lane, items[0].call.org_id, known))
         flight = Flight(
             slot=slot,
             lane=record.lane,
-            spec=spec or _no_spec(record, self._parts.limits),
-            items=mine,
+            spec=known,
+            items=items,
             record=record,
+            is_verbatim=True,
         )
-        reason = (
-            why or "its worker died and a lease of its batch was lost, so it can't be sent again verbatim"
-        )
-        flight.outcomes = all_unknown(len(mine), reason).outcomes
-        flight.stage = Stage.ANSWERED
+        if spec is not None and spec.is_fenced and not await self._is_attested():
+            why = "its worker died and the API attests no fence, so it isn't sent again"
+        if why:
+            flight.outcomes = all_unknown(len(items), why).outcomes
+            flight.stage = Stage.ANSWERED
         return flight
+
+    async def _is_attested(self) -> bool:
+        return await self._fence.is_attested(self._parts.limits.lane_wait_ms)
 
     async def _spec(self, record: BatchRecord) -> tuple[BatchSpec | None, str]:
         parts = self._parts
@@ -176,11 +206,16 @@ class Takeover:
 
 def _is_committed(member: dict[str, Any], receipt: Receipt | None) -> bool:
     """Whether the dead session's own commit, or a completed one, is stored."""
-    if receipt is None:
+    if receipt is None or receipt.state is ReceiptState.DISPATCHED:
         return False
-    return receipt.state is ReceiptState.COMPLETED or receipt.fence >= member["fence"]
+    is_wanted = receipt.state is ReceiptState.COMPLETED and not member.get("refreshes")
+    return is_wanted or receipt.fence >= member["fence"]
 
 
-def _no_spec(record: BatchRecord, limits: Limits) -> BatchSpec:
+def _no_spec(record: BatchRecord, stored: dict[str, Receipt], limits: Limits) -> BatchSpec:
     """Stands in where the strategy is gone: its calls end unknown and nothing is sent."""
-    return batch_spec(ToolMetadata(tool=record.members[0]["tool"], provider="unknown"), limits)
+    was_marked = any(receipt.state is ReceiptState.DISPATCHED for receipt in stored.values())
+    tool = record.members[0]["tool"]
+    return batch_spec(
+        ToolMetadata(tool=tool, provider="unknown", requires_execution_fence=was_marked), limits
+    )

@@ -4,14 +4,16 @@ import asyncio
 from typing import Any, Protocol, assert_never
 
 from runtime.context.csv_rows import scan_csv
+from runtime.context.tool_result import ToolResult, journal_json
 from runtime.engine.outcomes import error_payload
 from runtime.engine.seeding import Seeder
-from runtime.engine.tool_calls import CallContext
+from runtime.engine.tool_calls import CallContext, CallPlace
 from runtime.errors import AttemptLostError, OwnershipLostError, PlaylaneError, ServiceUnreachableError
-from runtime.model import json_value
+from runtime.model.call_options import NO_OPTIONS, CallOptions
 from runtime.model.operation import Op, OpKind
 from runtime.model.run import ClaimedRun
 from runtime.play import PlayDefinition
+from runtime.policy.freshness import Refresh
 from runtime.policy.limits import Limits
 from runtime.ports import RunStore
 
@@ -19,7 +21,9 @@ from runtime.ports import RunStore
 class BodyTools(Protocol):
     """Tool calls of a body: paid once per receipt key, like those of rows."""
 
-    async def execute(self, context: CallContext, tool: str, input: Any) -> tuple[Any, bool]: ...
+    async def execute(
+        self, context: CallContext, tool: str, input: Any, options: CallOptions, place: CallPlace
+    ) -> tuple[ToolResult, bool]: ...
 
     async def store_usage(self) -> None: ...
 
@@ -57,11 +61,15 @@ class Operations:
             case OpKind.TOOL:
                 try:
                     value, _ = await self._tools.execute(
-                        _call_context(run), op.args["tool"], op.args["input"]
+                        _call_context(run),
+                        op.args["tool"],
+                        op.args["input"],
+                        op.args.get("options", NO_OPTIONS),
+                        CallPlace(parts=("body", op.key)),
                     )
                 finally:
                     await self._tools.store_usage()
-                return {"ok": {"json": json_value.dumps(value).decode()}}  # as text: a store may reorder keys
+                return {"ok": journal_json(value)}
             case OpKind.TIMER:
                 await self._runs.arm_timer(run.run_id, run.attempt, op.key, op.args["delay_ms"] / 1000)
                 return None
@@ -79,5 +87,8 @@ class Operations:
 
 def _call_context(run: ClaimedRun) -> CallContext:
     return CallContext(
-        org_id=run.org_id, run_id=run.run_id, integration_mode=run.options.get("integration_mode")
+        org_id=run.org_id,
+        run_id=run.run_id,
+        integration_mode=run.options.get("integration_mode"),
+        refresh=Refresh.of(run.options, run.epoch_ms),
     )

@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 
+from runtime.model.rate_scope import RateScope
+
 
 class PlainTicket:
     """One place among the groups; due when it is free."""
@@ -16,6 +18,19 @@ class PlainTicket:
 
     async def due(self) -> None:
         await asyncio.shield(self._granted)
+
+    async def confirm(self, most: int, *, whole: bool = False) -> tuple[int, float]:
+        """Whatever is asked: there are no rules."""
+        return most, 0.0
+
+    def sent(self) -> None:
+        """Nothing is counted."""
+
+    async def limited(self, retry_after_ms: float | None) -> None:
+        """Nobody else hears of it."""
+
+    async def succeeded(self) -> None:
+        """Nothing was lowered."""
 
     def free(self) -> None:
         if not self._freed:
@@ -33,8 +48,12 @@ class PlainPacer:
         self._total = 0
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
-    async def reserve(self, lane: str, scope: str, items: int) -> PlainTicket:
-        """A place in the lane's line; `scope` and `items` matter only to pacing rules."""
+    async def reserve(self, scope: RateScope, items: int) -> PlainTicket:
+        """A place in the lane's line; the rest of `scope`, and `items`, matter only to pacing rules."""
+        return self.place(scope.lane)
+
+    def place(self, lane: str) -> PlainTicket:
+        """A place in the lane's line."""
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(lane, deque()).append(granted)
         self._grant()

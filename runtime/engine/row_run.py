@@ -1,5 +1,6 @@
 """One row: its columns in order, each seeing the earlier ones; a failure stays in the row."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
@@ -7,16 +8,20 @@ from typing import Any
 
 from runtime.context.row_view import RowView
 from runtime.context.scope import current_scope
-from runtime.engine.tool_calls import CallContext, ToolCalls
+from runtime.engine.tool_calls import CallContext, CallPlace, ToolCalls
 from runtime.errors import (
     JsonValueError,
     OwnershipLostError,
+    PlayDefinitionError,
     PlaylaneError,
     RunFatalError,
     ServiceUnreachableError,
 )
 from runtime.model import json_value
+from runtime.model.call_options import NO_OPTIONS, CallOptions
+from runtime.model.canonical_json import canonical
 from runtime.model.cell import CellState, cell_meta
+from runtime.model.kept_value import KeptValue, Marks, plain
 from runtime.model.row import FinishedRow, InputRow, RowState
 from runtime.play import Column
 from runtime.policy.limits import Limits
@@ -34,15 +39,53 @@ class RowScope:
     position: int
     limits: Limits
     logs: list[tuple[str, LogLine]]
+    dataset: str = ""
+    column: str = ""  # the one whose resolver runs
     asked: int = 0
     cached: int = 0
+    fatal: RunFatalError | None = None  # what ends the run, whatever a resolver made of it
     _logged: int = field(default=0)
+    _open: list[tuple[str, str, Any]] = field(default_factory=list)
+    _equals: Counter[str] = field(default_factory=Counter)
 
-    async def tool(self, *, id: str, tool: str, input: Any) -> Any:
+    async def tool(self, *, id: str, tool: str, input: Any, options: CallOptions = NO_OPTIONS) -> Any:
+        self.check()
+        self._refuse_twin(id, tool, input)
+        asked = (id, tool, input)
+        self._open.append(asked)
         self.asked += 1
-        value, cached = await self.calls.execute(self.context, tool, input)
+        try:
+            value, cached = await self.calls.execute(self.context, tool, input, options, self._place(id))
+        except RunFatalError as error:
+            self.fatal = self.fatal or error
+            raise
+        finally:
+            self._open = [other for other in self._open if other is not asked]
         self.cached += cached
         return value
+
+    def check(self) -> None:
+        """Raise the run-fatal error that a call of this row met."""
+        if self.fatal is not None:
+            raise self.fatal
+
+    def _place(self, id: str) -> CallPlace:
+        column = self.column
+        parts = ("row", self.dataset, self.position, column, id)
+        return CallPlace(parts=parts, nth=lambda what: self._nth(f"{column}:{id}:{what}"))
+
+    def _nth(self, what: str) -> int:
+        self._equals[what] += 1
+        return self._equals[what] - 1
+
+    def _refuse_twin(self, id: str, tool: str, input: Any) -> None:
+        """The same question twice at once in one row is a slip, or needs two names."""
+        twins = [one for one in self._open if one[:2] == (id, tool) and one[2] == input]
+        if twins and any(canonical(one[2]) == canonical(input) for one in twins):
+            raise PlayDefinitionError(
+                f'column "{self.column}": tools.execute(id="{id}", tool="{tool}") is asked twice at once with the same '
+                "input in one row: await the first and use its result, or give the second call another id"
+            )
 
     def log(self, text: str, fields: dict[str, Any]) -> None:
         line = LogLine(
@@ -67,17 +110,23 @@ async def run_row(row: InputRow, columns: Sequence[Column], ctx: Any, scope: Row
     current_scope.set(scope)
     data: dict[str, Any] = {}
     meta: dict[str, Any] = {}
-    view = RowView(row.input, data)
+    kept: dict[str, Marks] = {}
+    view = RowView(row.input, data, kept)
     for position, (name, resolver) in enumerate(columns):
+        scope.column = name
         try:
             value = resolver(view, ctx)
             if isawaitable(value):
                 value = await value
-            data[name] = _checked(value, name, scope.limits)
-            meta[name] = cell_meta(scope.take_cell_state())
+            scope.check()
+            data[name], marks = _checked(value, name, scope.limits)
+            meta[name] = cell_meta(scope.take_cell_state(), kept=marks)
+            if marks:
+                kept[name] = marks
         except _NEVER_ISOLATED:
             raise
         except Exception as error:  # noqa: BLE001 - whatever an author's resolver raises stays in its row
+            scope.check()
             problem = error_payload(error, name)
             meta[name] = cell_meta(CellState.FAILED, error=problem)
             meta.update({later: cell_meta(CellState.NOT_RUN) for later, _ in columns[position + 1 :]})
@@ -85,15 +134,31 @@ async def run_row(row: InputRow, columns: Sequence[Column], ctx: Any, scope: Row
     return _finished(row, RowState.COMPLETED, data, meta, None)
 
 
-def _checked(value: Any, column: str, limits: Limits) -> Any:
-    json_value.check(value, path=f"$.{column}", max_depth=limits.value_depth)
-    if type(value) in (str, list, dict, tuple):
-        size = len(json_value.dumps(value))
+def _checked(value: Any, column: str, limits: Limits) -> tuple[Any, Marks]:
+    """The cell's plain value, and the marks of the tool results and datasets in it."""
+    value, marks = _plain(value, f"$.{column}", limits.value_depth)
+    if marks or type(value) in (str, list, dict, tuple):
+        size = len(json_value.dumps(value)) + (len(json_value.dumps(marks)) if marks else 0)
         if size > limits.cell_bytes:
             raise JsonValueError(
                 f"$.{column}", f"{size} bytes are more than a cell holds ({limits.cell_bytes})"
             )
-    return value
+    return value, marks
+
+
+def _plain(value: Any, path: str, depth: int) -> tuple[Any, Marks]:
+    """Most values are plain: one walk. Only what is refused is searched for kept values."""
+    marks: Marks = {}
+    try:
+        if not isinstance(value, KeptValue):
+            return json_value.check(value, path=path, max_depth=depth), marks
+    except JsonValueError:
+        value, marks = plain(value, max_depth=depth)
+        if not marks:
+            raise
+    else:
+        value, marks = plain(value, max_depth=depth)
+    return json_value.check(value, path=path, max_depth=depth), marks
 
 
 def error_payload(error: Exception, column: str) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime.context.csv_rows import CsvHandle
-from runtime.context.dataset import DatasetHandle
 from runtime.errors import JsonValueError
 from runtime.model import json_value
+from runtime.model.kept_value import KeptValue
 from runtime.policy.limits import Limits
 
 
@@ -26,7 +26,7 @@ def result_json(value: Any, limits: Limits) -> bytes:
 def _plain(value: Any, path: str, depth: int) -> Any:
     if depth < 0:
         raise JsonValueError(path, "nested too deeply")
-    if isinstance(value, (DatasetHandle, CsvHandle)):
+    if isinstance(value, (KeptValue, CsvHandle)):
         return value.to_json()
     if isinstance(value, Mapping):
         return {name: _plain(item, f"{path}.{name}", depth - 1) for name, item in value.items()}

@@ -14,6 +14,7 @@ from runtime.errors import OwnershipLostError, SliceLostError
 from runtime.model.row import InputRow
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.play import Column
+from runtime.policy.freshness import Refresh
 from runtime.policy.limits import Limits
 from runtime.ports import Fault, LogLine, SliceStore
 
@@ -104,6 +105,7 @@ class SliceRunner:
             org_id=taken.facts.org_id,
             run_id=taken.facts.run_id,
             integration_mode=taken.facts.options.get("integration_mode"),
+            refresh=Refresh.of(taken.facts.options, taken.facts.epoch_ms),
         )
         loop = asyncio.get_running_loop()
         rows = [loop.create_task(self._run_row(taken, row, program, context, logs)) for row in taken.rows]
@@ -124,7 +126,12 @@ class SliceRunner:
         logs: list[tuple[str, LogLine]],
     ) -> None:
         scope = RowScope(
-            calls=self._calls, context=context, position=row.position, limits=self._limits, logs=logs
+            calls=self._calls,
+            context=context,
+            dataset=taken.facts.key,
+            position=row.position,
+            limits=self._limits,
+            logs=logs,
         )
         finished = await run_row(row, program.columns, program.ctx, scope)
         await self._writer.add(taken.id, finished)

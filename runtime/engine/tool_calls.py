@@ -1,9 +1,12 @@
 """From `ctx.tools.execute` to a value: keys, lane, the caller, and the answer as a value or an error."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
+
+from runtime.context.tool_result import ToolResult, tool_result
 from runtime.engine.caller import Caller
 from runtime.errors import (
     JsonValueError,
@@ -15,9 +18,13 @@ from runtime.errors import (
     tool_call_error,
 )
 from runtime.model import json_value
-from runtime.model.call import Answer, AnswerState, Call
+from runtime.model.call import ANY_AGE, Answer, AnswerState, Call
+from runtime.model.call_options import NO_OPTIONS, CallOptions
+from runtime.model.canonical_json import digest
 from runtime.model.tool import ToolMetadata
-from runtime.policy import identity
+from runtime.model.tool_output import Origin
+from runtime.policy import freshness, identity, retrying
+from runtime.policy.freshness import NO_REFRESH, Refresh
 from runtime.policy.limits import Limits
 from runtime.ports import ToolCatalog
 
@@ -29,6 +36,24 @@ class CallContext:
     org_id: str
     run_id: str
     integration_mode: str | None = None
+    refresh: Refresh = NO_REFRESH
+
+
+def _first(_what: str) -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPlace:
+    """Where in its run a call is asked. `nth` counts equal calls of one place, from 0."""
+
+    parts: tuple[str | int, ...] = ()
+    nth: Callable[[str], int] = field(default=_first, compare=False)
+
+
+ANYWHERE = CallPlace()
+AUTH_SCOPE_CHANGED = "auth_scope_changed"
+log = structlog.get_logger()
 
 
 class ToolCalls:
@@ -49,13 +74,47 @@ class ToolCalls:
         self._session_id = session_id
         self._limits = limits
 
-    async def execute(self, context: CallContext, tool: str, input: Any) -> tuple[Any, bool]:
-        """(value, answered by a receipt). Raises ToolCallError; a bad input is refused before anything is sent."""
+    async def execute(
+        self,
+        context: CallContext,
+        tool: str,
+        input: Any,
+        options: CallOptions = NO_OPTIONS,
+        place: CallPlace = ANYWHERE,
+    ) -> tuple[ToolResult, bool]:
+        """(result, answered by a receipt). Raises ToolCallError; a bad input is refused before anything is sent."""
         self._check(tool, input)
         metadata = await self._catalog.metadata(tool, context.org_id)
-        call = self._call(context, metadata, input)
-        answer = await self._caller.call(call, self._lane_of(metadata.provider))
-        return self._value(tool, answer), answer.cached
+        self._check_timeout(metadata, options)
+        answer = await self._answer(context, metadata, input, options, place)
+        return self._result(metadata, answer, context.run_id), answer.cached
+
+    async def _answer(
+        self,
+        context: CallContext,
+        metadata: ToolMetadata,
+        input: Any,
+        options: CallOptions,
+        place: CallPlace,
+    ) -> Answer:
+        """Credentials that change in mid-run make it another call, once; a second change is final."""
+        tool, lane = metadata.tool, self._lane_of(metadata.provider)
+        private = self._private_keys(context, metadata, input, options, place)
+        scope = await self._catalog.auth_scope(tool, context.org_id)
+        call = self._call(context, metadata, input, options, scope, private)
+        answer = await self._caller.call(call, lane, options)
+        if answer.state is not AnswerState.FAILED or (answer.error or {}).get("code") != AUTH_SCOPE_CHANGED:
+            return answer
+        scope = await self._catalog.auth_scope(tool, context.org_id, refresh=True)
+        log.warning(
+            "credentials changed, asked again under the new ones",
+            action="call.rekey",
+            tool=tool,
+            run_id=context.run_id,
+        )
+        return await self._caller.call(
+            self._call(context, metadata, input, options, scope, private), lane, options
+        )
 
     async def store_usage(self) -> None:
         """Write what calls outside rows have used so far."""
@@ -74,15 +133,57 @@ class ToolCalls:
                 details={"path": error.path},
             ) from error
 
-    def _call(self, context: CallContext, metadata: ToolMetadata, input: Any) -> Call:
-        keys = identity.call_keys(
-            org_id=context.org_id,
-            tool=metadata.tool,
-            input=input,
-            auth_scope=None,
-            action_version=metadata.action_version,
-            response_revision=metadata.response_revision,
+    def _check_timeout(self, metadata: ToolMetadata, options: CallOptions) -> None:
+        if options.timeout_ms is None:
+            return
+        most_ms = retrying.deadline_ms(
+            metadata.tool, asked_ms=None, declared_ms=metadata.timeout_ms, limits=self._limits
         )
+        if options.timeout_ms > most_ms:
+            raise ToolRejectedError(
+                f"timeout_ms={options.timeout_ms:g} of {metadata.tool} is more than the tool's own {most_ms:g}: "
+                "ask for less; nothing was sent",
+                tool=metadata.tool,
+                code="bad_input",
+            )
+
+    def _private_keys(
+        self,
+        context: CallContext,
+        metadata: ToolMetadata,
+        input: Any,
+        options: CallOptions,
+        place: CallPlace,
+    ) -> identity.PrivateCall | None:
+        """Of a call that no stored result answers but its own: forced, or of a tool that is always fresh."""
+        if not (options.force or metadata.always_fresh):
+            return None
+        n = place.nth(f"{metadata.tool}:{digest(input)}")
+        return identity.PrivateCall(run_id=context.run_id, place=place.parts, n=n, shares=options.force)
+
+    def _call(
+        self,
+        context: CallContext,
+        metadata: ToolMetadata,
+        input: Any,
+        options: CallOptions,
+        scope: str | None,
+        private: identity.PrivateCall | None,
+    ) -> Call:
+        versions = (metadata.action_version, *metadata.read_versions)
+        shared, *older = (
+            identity.call_keys(
+                org_id=context.org_id,
+                tool=metadata.tool,
+                input=input,
+                auth_scope=scope,
+                action_version=version,
+                response_revision=metadata.response_revision,
+            )
+            for version in dict.fromkeys(versions)
+        )
+        keys = shared if private is None else identity.private_keys(shared, private)
+        is_shared = private is None
         return Call(
             key=keys.receipt,
             org_id=context.org_id,
@@ -92,11 +193,19 @@ class ToolCalls:
             idempotency_key=keys.item,
             inbox=self._session_id,
             integration_mode=context.integration_mode,
+            accepts=freshness.accepts(context.refresh, options.stale_after_seconds) if is_shared else ANY_AGE,
+            read_keys=tuple(one.receipt for one in older) if is_shared else (),
+            shared_key=shared.receipt if private is not None and private.shares else None,
+            auth_scope=scope,
+            timeout_ms=options.timeout_ms,
         )
 
-    def _value(self, tool: str, answer: Answer) -> Any:
+    def _result(self, metadata: ToolMetadata, answer: Answer, run_id: str) -> ToolResult:
+        tool = metadata.tool
         if answer.state is AnswerState.COMPLETED and answer.output is not None:
-            return json_value.loads(answer.output)
+            return tool_result(
+                answer.output, tool=tool, origin=origin_of(answer, run_id), rules=metadata.results
+            )
         payload = {"tool": tool, **(answer.error or {})}
         if answer.state is AnswerState.UNKNOWN:
             raise ToolOutcomeUnknownError(
@@ -116,3 +225,11 @@ class ToolCalls:
         if payload.get("code") == PersistenceLostError.code:
             return PersistenceLostError(str(payload.get("message")))
         return tool_call_error(payload)
+
+
+def origin_of(answer: Answer, run_id: str) -> Origin:
+    """How an answer came to a caller of `run_id`."""
+    if answer.cached:
+        return Origin.CHECKPOINT if answer.run_id == run_id else Origin.CACHE
+    joined = answer.followed or answer.run_id not in (None, run_id)
+    return Origin.IN_FLIGHT if joined else Origin.LIVE

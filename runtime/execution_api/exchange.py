@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from runtime.execution_api import wire
+from runtime.model.tool_output import ResponseEnvelope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class ExecuteRequest:
     integration_mode: str | None = None
     response_contract: str = wire.RAW_V2
     invocation_attempt: int = 0
+    is_fenced: bool = False  # by the path whose API promises that a repeated key has no second effect
     request_id: str = ""  # empty: derived from the idempotency key, so it is the same for every send
 
 
@@ -37,6 +39,13 @@ class ExecuteReply:
     credits: float | None = None  # charged for the whole request, if the reply says
     response_revision: str | None = None
     meta: dict[str, Any] = field(default_factory=dict, repr=False)
+    fence_attested: bool = False
+    envelope: ResponseEnvelope = field(default_factory=ResponseEnvelope, repr=False)
+
+
+def request_path(request: ExecuteRequest) -> str:
+    path = wire.fenced_execute_path if request.is_fenced else wire.execute_path
+    return path(request.operation)
 
 
 def request_id_of(request: ExecuteRequest) -> str:
@@ -44,8 +53,8 @@ def request_id_of(request: ExecuteRequest) -> str:
     return request.request_id or "pl-" + hashlib.sha256(request.idempotency_key.encode()).hexdigest()[:32]
 
 
-def request_headers(request: ExecuteRequest, token: str) -> dict[str, str]:
-    return {
+def request_headers(request: ExecuteRequest, token: str, *, test_fault: str = "") -> dict[str, str]:
+    headers = {
         wire.AUTHORIZATION: f"Bearer {token}",
         "content-type": "application/json",
         wire.REQUEST_ID: request_id_of(request),
@@ -57,6 +66,7 @@ def request_headers(request: ExecuteRequest, token: str) -> dict[str, str]:
         wire.OPERATION_ID: request.idempotency_key,
         wire.OPERATION_ATTEMPT: str(request.invocation_attempt),
     }
+    return headers | {wire.TEST_FAULT: test_fault} if test_fault else headers
 
 
 def request_body(request: ExecuteRequest) -> bytes:
@@ -75,8 +85,10 @@ def _metadata(request: ExecuteRequest) -> dict[str, Any]:
         "item_idempotency_keys": request.item_idempotency_keys,
         "member_run_ids": request.member_run_ids or (request.run_id,),
     }
+    if request.is_fenced:
+        fields["invocation_fence_version"] = wire.INVOCATION_FENCE_VERSION
     if request.durable_call_receipt_key is not None:
         fields["durable_call_receipt_key"] = request.durable_call_receipt_key
-        if request.execution_auth_scope_digest is not None:
-            fields["execution_auth_scope_digest"] = request.execution_auth_scope_digest
+    if request.execution_auth_scope_digest is not None:
+        fields["execution_auth_scope_digest"] = request.execution_auth_scope_digest
     return fields

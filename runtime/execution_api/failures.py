@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
@@ -33,6 +33,22 @@ _BY_STATUS = {
     425: FailureClass.TRANSIENT,
     429: FailureClass.RATE_LIMITED,
 }
+
+
+class Reply(Protocol):
+    """A reply as it came; `broken` says that its body is not whole."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> httpx.Headers: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+    @property
+    def broken(self) -> Failure | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +86,8 @@ def classify(status: int, error: ApiError, *, marked: bool) -> FailureClass:
     """The class of a refused request. `marked`: the reply carries the API's own request id header."""
     if error.code in wire.IN_PROGRESS_CODES:
         return FailureClass.IN_PROGRESS
+    if error.code == wire.AUTH_SCOPE_CHANGED:
+        return FailureClass.AUTH_SCOPE_CHANGED
     if status == 402:
         of_provider = error.origin == "provider"
         return FailureClass.PROVIDER_UNAVAILABLE if of_provider else FailureClass.CREDITS_EXHAUSTED
@@ -78,6 +96,16 @@ def classify(status: int, error: ApiError, *, marked: bool) -> FailureClass:
     if status >= 500:
         return FailureClass.TRANSIENT
     return _BY_STATUS.get(status, FailureClass.REJECTED)
+
+
+def refused_reply(operation: str, reply: Reply, *, now: datetime, limits: Limits) -> Failure:
+    """A refusal whose body can't be read is classed by its status where that alone is certain."""
+    error = api_error(reply.body, limits)
+    if reply.broken is not None and reply.status == 402:
+        error = ApiError(code=wire.BODY_UNREADABLE_402, message=reply.broken.message)
+    elif reply.broken is not None and reply.status != 429:
+        return reply.broken
+    return refused(operation, reply.status, reply.headers, error, now=now, limits=limits)
 
 
 def refused(
@@ -100,6 +128,16 @@ def refused(
         retry_after_capped=wait is not None and wait.capped,
         request_id=request_id,
     )
+
+
+def attests_fence(headers: Mapping[str, str]) -> bool:
+    """Whether a reply promises that a repeated key has no second effect."""
+    return headers.get(wire.INVOCATION_FENCE) == wire.FENCE_VERSION
+
+
+def numbered(failure: Failure, *, tool: str, attempt: int) -> Failure:
+    """The failure with the tool it is about and how often its request had been sent."""
+    return replace(failure, tool=tool, attempt=attempt)
 
 
 def asked_wait(headers: Mapping[str, str], now: datetime, limits: Limits) -> RetryAfter | None:

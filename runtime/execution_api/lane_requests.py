@@ -22,9 +22,19 @@ class LaneRequests:
                 run_id=request.run_ids[0],
                 member_run_ids=request.run_ids,
                 durable_call_receipt_key=request.receipt_key,
+                execution_auth_scope_digest=request.auth_scope,
+                is_fenced=request.is_fenced,
                 integration_mode=request.integration_mode,
                 timeout_ms=request.timeout_ms,
                 invocation_attempt=request.attempt,
             )
         )
-        return PhysicalReply(result=reply.result, credits=reply.credits)
+        return PhysicalReply(
+            result=reply.result,
+            credits=reply.credits,
+            fence_attested=reply.fence_attested,
+            envelope=reply.envelope,
+        )
+
+    async def attests_fence(self) -> bool:
+        return await self._client.attests_fence()

@@ -10,7 +10,9 @@ from runtime.errors import JsonValueError
 from runtime.execution_api import wire
 from runtime.execution_api.exchange import ExecuteReply
 from runtime.model import json_value
+from runtime.model.result_rules import ResultRules, joined_targets
 from runtime.model.tool import BatchRule, Counts, Normalise, NormaliseRule, PacingRule, ToolMetadata
+from runtime.model.tool_output import COMPLETED, ResponseEnvelope
 
 # Room for the envelope and the items list around an item's own value.
 _ENVELOPE_DEPTH = 20
@@ -37,6 +39,7 @@ def execute_reply(data: bytes, *, request_id: str, max_depth: int) -> tuple[Exec
         credits=envelope.billing.credits,
         response_revision=revision if isinstance(revision, str) else None,
         meta=meta,
+        envelope=_beside(envelope, meta),
     )
     return reply, (envelope.error or {"code": "tool_failed"}) if failed else None
 
@@ -65,7 +68,23 @@ def tool_metadata(tool: str, data: bytes) -> ToolMetadata:
         ),
         transient_http_retry_safe=parsed.retry.retry_safe_transient_http,
         requires_execution_fence=parsed.retry.requires_execution_fence,
+        always_fresh=parsed.always_fresh,
+        results=ResultRules(
+            targets=joined_targets(parsed.extractors, parsed.target_getters),
+            lists=tuple(dict.fromkeys(parsed.list_extractor_paths)),
+            identities=joined_targets(parsed.list_identity_getters),
+        ),
     )
+
+
+def auth_scope(data: bytes) -> str | None:
+    """The digest of the credentials behind a tool, None where there are none."""
+    try:
+        return wire.AuthScope.model_validate(json_value.loads(data)).digest
+    except ValidationError as error:
+        raise UnreadableReplyError(_first_problem(error)) from None
+    except JsonValueError as error:
+        raise UnreadableReplyError(str(error)) from None
 
 
 def _batch_rule(hint: wire.BatchHint | None) -> BatchRule | None:
@@ -91,6 +110,19 @@ def _result(envelope: wire.ExecuteEnvelope) -> Any:
 def _meta(envelope: wire.ExecuteEnvelope) -> dict[str, Any]:
     response = envelope.tool_response
     return envelope.meta if response is None else {**envelope.meta, **response.meta, **response.response_meta}
+
+
+def _beside(envelope: wire.ExecuteEnvelope, meta: dict[str, Any]) -> ResponseEnvelope:
+    response = envelope.tool_response
+    shows_data = response is not None and response.view == "data" and isinstance(response.raw_v2, dict)
+    raw = response.raw_v2 if response is not None and shows_data else {}
+    return ResponseEnvelope(
+        status=COMPLETED if envelope.status.lower() in wire.COMPLETED_STATUSES else envelope.status,
+        job_id=envelope.job_id,
+        is_raw=not shows_data,
+        rest={name: part for name, part in raw.items() if name != "data"},
+        meta=meta,
+    )
 
 
 def _lenient(data: bytes, max_depth: int) -> Any:

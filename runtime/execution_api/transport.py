@@ -31,6 +31,7 @@ class WireReply:
 class _Progress:
     """How far an exchange came, for telling what its deadline interrupted."""
 
+    most_bytes: int
     connecting: bool = False
     reply: httpx.Response | None = None
 
@@ -45,6 +46,7 @@ class Transport:
 
     base_url: str
     limits: Limits
+    in_flight: int  # requests at once to this origin
     given: httpx.AsyncClient | None = None
     _own: httpx.AsyncClient | None = field(default=None, repr=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
@@ -58,10 +60,14 @@ class Transport:
         headers: dict[str, str],
         body: bytes | None,
         timeout_ms: float,
+        most_bytes: int | None = None,
     ) -> WireReply:
-        """The reply, whatever its status; ExecuteFailedError if not even a status line came."""
+        """The reply, whatever its status; ExecuteFailedError if not even a status line came.
+
+        A good body above `most_bytes` (`response_bytes` if not given) is refused.
+        """
         http = self._http()
-        progress = _Progress()
+        progress = _Progress(most_bytes=most_bytes or self.limits.response_bytes)
         request = http.build_request(
             method, self.base_url + path, headers=headers, content=body, extensions={"trace": progress.trace}
         )
@@ -93,7 +99,7 @@ class Transport:
         progress.reply = response
         body, broken = b"", None
         try:
-            body = await self._read(response)
+            body = await self._read(response, progress.most_bytes)
         except _BrokenBodyError as error:
             status = response.status_code
             broken = failures.plain(operation, error.kind, f"HTTP {status}, then {error}", status=status)
@@ -101,12 +107,12 @@ class Transport:
             await response.aclose()
         return WireReply(status=response.status_code, headers=response.headers, body=body, broken=broken)
 
-    async def _read(self, response: httpx.Response) -> bytes:
+    async def _read(self, response: httpx.Response, most_bytes: int) -> bytes:
         stall_s = self.limits.body_stall_ms / 1000
         stall = asyncio.timeout(stall_s)
         try:
             async with stall:
-                return await self._collect(response, stall, stall_s)
+                return await self._collect(response, stall, stall_s, most_bytes)
         except TimeoutError:
             if not stall.expired():
                 raise
@@ -118,8 +124,10 @@ class Transport:
         except (httpx.TransportError, OSError) as error:
             raise _BrokenBodyError(FailureClass.BODY_CUT, _describe(error)) from error
 
-    async def _collect(self, response: httpx.Response, stall: asyncio.Timeout, stall_s: float) -> bytes:
-        most = self.limits.response_bytes if response.is_success else self.limits.error_body_bytes
+    async def _collect(
+        self, response: httpx.Response, stall: asyncio.Timeout, stall_s: float, most_bytes: int
+    ) -> bytes:
+        most = most_bytes if response.is_success else self.limits.error_body_bytes
         now = asyncio.get_running_loop().time
         parts = bytearray()
         async for part in response.aiter_bytes():
@@ -137,14 +145,14 @@ class Transport:
         loop = asyncio.get_running_loop()
         if self._own is None or self._loop is not loop:
             # A pool belongs to the loop (and so to the process) that made it.
-            self._own, self._loop = _new_pool(self.limits), loop
+            self._own, self._loop = _new_pool(self.limits, self.in_flight), loop
         return self._own
 
 
-def _new_pool(limits: Limits) -> httpx.AsyncClient:
+def _new_pool(limits: Limits, in_flight: int) -> httpx.AsyncClient:
     connect_s = limits.connect_timeout_ms / 1000
     return httpx.AsyncClient(
-        transport=ConnectionStack(size=limits.tool_calls_in_flight, keepalive_s=limits.keepalive_s),
+        transport=ConnectionStack(size=in_flight, keepalive_s=limits.keepalive_s),
         follow_redirects=False,
         trust_env=False,
         timeout=httpx.Timeout(None, connect=connect_s, pool=connect_s),

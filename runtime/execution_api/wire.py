@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 # paths
@@ -33,11 +33,15 @@ LEGACY = "legacy"
 INTENT_DATASET = "dataset"
 ERROR_SCHEMA_VERSION = "1"
 FENCE_VERSION = "v1"
+INVOCATION_FENCE_VERSION = 1
 
 # error codes
 IN_PROGRESS_CODES = frozenset({"invocation_in_progress", "gateway_invocation_in_progress"})
+AUTH_SCOPE_CHANGED = "auth_scope_changed"
+NO_AUTH_SCOPE = "no_auth_scope"
 BODY_UNREADABLE_402 = "HTTP_402_BODY_UNREADABLE"
 FAILED_STATUSES = frozenset({"failed", "error"})
+COMPLETED_STATUSES = frozenset({"completed", "success", "succeeded", "ok"})
 
 
 def execute_path(operation: str) -> str:
@@ -66,6 +70,18 @@ class _Wire(BaseModel):
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Milliseconds = Annotated[float, Field(gt=0, le=86_400_000)]
+ResultPath = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
+
+
+def _bare_paths(declared: Any) -> Any:
+    """An extractor declares a path, a list of them, or an object that holds them."""
+    if isinstance(declared, dict):
+        declared = declared.get("paths", declared.get("path", ()))
+    return (declared,) if isinstance(declared, str) else declared
+
+
+Paths = Annotated[tuple[ResultPath, ...], Field(max_length=50), BeforeValidator(_bare_paths)]
+Targets = Annotated[dict[Name, Paths], Field(max_length=200)]
 
 
 class ToolResponse(_Wire):
@@ -84,6 +100,7 @@ class ExecuteEnvelope(_Wire):
     """Body of a 2xx execute reply."""
 
     status: Name
+    job_id: str | None = None
     tool_response: ToolResponse | None = None
     result: Any = None
     meta: dict[str, Any] = Field(default_factory=dict)
@@ -115,6 +132,19 @@ class BatchHint(_Wire):
     revision: Name = "1"
 
 
+class RateScope(_Wire):
+    bucket_id: Name
+    provider: Name
+    token: Name | None = None
+
+
+class AuthScope(_Wire):
+    """Body of an auth scope reply. `digest` null: calls of this tool depend on no credentials."""
+
+    digest: Name | None
+    rate_scope: RateScope | None = None
+
+
 class RuntimeTool(_Wire):
     """Body of a metadata reply."""
 
@@ -127,7 +157,12 @@ class RuntimeTool(_Wire):
     credits_per_item: float = Field(default=0, ge=0, allow_inf_nan=False)
     queue_hints: tuple[QueueHint, ...] = ()
     retry: RetryHint = Field(default_factory=RetryHint)
+    always_fresh: bool = False
     batch: BatchHint | None = None
+    extractors: Targets = Field(default_factory=dict)
+    target_getters: Targets = Field(default_factory=dict)
+    list_extractor_paths: tuple[ResultPath, ...] = Field(default=(), max_length=200)
+    list_identity_getters: Targets = Field(default_factory=dict)
     normalise: dict[str, tuple[Literal["trim", "lower", "strip_trailing_dot"], ...]] = Field(
         default_factory=dict
     )

@@ -40,8 +40,11 @@ def from_text(text: bytes) -> list[Answer]:
             output=None if output is None else output.encode(),
             error=error,
             cached=cached,
+            run_id=run_id,
+            produced_ms=produced_ms,
+            terminal=terminal,
         )
-        for key, state, output, error, cached in message["answers"]
+        for key, state, output, error, cached, run_id, produced_ms, terminal in message["answers"]
     ]
 
 
@@ -52,11 +55,15 @@ def _text(rows: list[list[Any]]) -> bytes:
 def _row(answer: Answer, inline_bytes: int) -> list[Any]:
     output = answer.output
     if output is not None and len(output) > inline_bytes:
-        return [answer.key, AnswerState.STORED, None, None, answer.cached]
+        return [answer.key, AnswerState.STORED, None, None, *_provenance(answer)]
     return [
         answer.key,
         answer.state,
         None if output is None else output.decode(),
         answer.error,
-        answer.cached,
+        *_provenance(answer),
     ]
+
+
+def _provenance(answer: Answer) -> list[Any]:
+    return [answer.cached, answer.run_id, answer.produced_ms, answer.terminal]

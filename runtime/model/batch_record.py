@@ -1,6 +1,9 @@
 """A batch record as JSON text: the record is sent again verbatim from it, so its form is versioned."""
 
-from runtime.errors import BadInputError
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from runtime.errors import BadInputError, JsonValueError
 from runtime.model import json_value
 from runtime.model.lease import BatchRecord
 
@@ -37,3 +40,20 @@ def from_text(text: bytes, *, session_id: str, fences: tuple[int, ...]) -> Batch
         members=tuple(stored["members"]),
         fences=fences,
     )
+
+
+def runs_of(members: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Every run that a recorded batch was sent for."""
+    return frozenset(
+        run_id
+        for member in members
+        for run_id in (member["run_id"], *(run_id for _inbox, run_id, *_ in member.get("inboxes", ())))
+    )
+
+
+def runs_of_text(text: bytes) -> frozenset[str]:
+    """The same of a stored record; none where it can't be read, so it is left until it expires."""
+    try:
+        return runs_of(json_value.loads(text)["members"])
+    except (JsonValueError, KeyError, TypeError, ValueError):
+        return frozenset()

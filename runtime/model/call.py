@@ -6,6 +6,17 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Accepts:
+    """From which moment on (ms, by the database's clock) a stored receipt answers a call; None = of any age."""
+
+    not_before_ms: int | None = None  # completed
+    failed_not_before_ms: int | None = None  # failed for good
+
+
+ANY_AGE = Accepts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """What a lane needs to make one call. `key` is its receipt key; equal keys are one call."""
 
@@ -17,6 +28,16 @@ class Call:
     idempotency_key: str  # the provider's item key: leaves out revision, lease and attempt
     inbox: str  # session that waits for the answer
     integration_mode: str | None = None
+    accepts: Accepts = ANY_AGE
+    read_keys: tuple[str, ...] = ()  # receipts of older action versions that may answer, newest first
+    shared_key: str | None = None  # of a forced call, whose own key is private: its result goes there too
+    auth_scope: str | None = None  # digest of the credentials that the key stands for
+    timeout_ms: float | None = None  # the author's, at most the tool's own
+
+    @property
+    def lookup_keys(self) -> tuple[str, ...]:
+        """Receipts that may answer, in the order in which they are asked."""
+        return (self.key, *self.read_keys)
 
 
 class AnswerState(StrEnum):
@@ -36,6 +57,10 @@ class Answer:
     output: bytes | None = None
     error: dict[str, Any] | None = None
     cached: bool = False  # answered by a receipt, nothing was sent for it
+    run_id: str | None = None  # that produced it; None = it is for whoever waits
+    produced_ms: int | None = None  # of the receipt that answers; None = just now
+    terminal: bool = False  # a failure that is final for every run
+    followed: bool = False  # joined a call that this process already waited for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ from typing import Any
 import orjson
 import rfc8785
 
-
 _PLAIN = (str, bool, type(None))  # written alike by orjson and RFC 8785
 
 

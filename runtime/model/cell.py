@@ -35,6 +35,16 @@ CELL_MOVES = {
 ENDED_CELLS = terminal(CELL_MOVES)
 
 
-def cell_meta(state: CellState, *, error: dict[str, Any] | None = None) -> dict[str, Any]:
+KEPT = "kept"  # where a cell's meta says which of its values are tool results or datasets
+
+
+def cell_meta(
+    state: CellState, *, error: dict[str, Any] | None = None, kept: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """The meta object stored beside a cell's value."""
-    return {"state": state.value} if error is None else {"state": state.value, "error": error}
+    meta: dict[str, Any] = {"state": state.value}
+    if error is not None:
+        meta["error"] = error
+    if kept:
+        meta[KEPT] = kept
+    return meta

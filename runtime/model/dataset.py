@@ -95,6 +95,7 @@ class DatasetFacts:
     on_row_error: str
     options: dict[str, Any]
     write_version: int  # of the run in the sheet: a newer run's write wins
+    epoch_ms: int = 0  # when the run was created, by the database's clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

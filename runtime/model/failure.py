@@ -15,6 +15,9 @@ class FailureClass(StrEnum):
     CREDITS_EXHAUSTED = "credits_exhausted"  # 402 of the platform, or one that can't be read
     PROVIDER_UNAVAILABLE = "provider_unavailable"  # 402 of a provider's own account
     AUTH = "auth"  # 401, 403
+    AUTH_SCOPE_CHANGED = (
+        "auth_scope_changed"  # the credentials behind the tool are others than the call was keyed by
+    )
     BAD_REQUEST = "bad_request"  # 400, 413, 422: one item may have spoilt the batch
     NOT_FOUND = "not_found"  # 404
     REJECTED = "rejected"  # any other final answer
@@ -32,6 +35,7 @@ NOT_CHARGED = frozenset(
         FailureClass.CREDITS_EXHAUSTED,
         FailureClass.PROVIDER_UNAVAILABLE,
         FailureClass.AUTH,
+        FailureClass.AUTH_SCOPE_CHANGED,
         FailureClass.BAD_REQUEST,
         FailureClass.NOT_FOUND,
     }
@@ -40,21 +44,22 @@ NOT_CHARGED = frozenset(
 
 # What follows by itself, or what somebody must do; part of every message.
 NEXT_STEP = {
-    FailureClass.TRANSPORT_BEFORE_DISPATCH: "nothing was sent, it is tried again a few times",
-    FailureClass.AMBIGUOUS: "it may have been charged, it is not sent again by itself",
-    FailureClass.RATE_LIMITED: "it is tried again after the wait",
-    FailureClass.TRANSIENT: "it is tried again only where the tool allows it",
-    FailureClass.GATEWAY_502: "the gateway never reached the API, it is tried again a few times",
-    FailureClass.IN_PROGRESS: "an earlier send is still being worked on, it is asked for again",
+    FailureClass.TRANSPORT_BEFORE_DISPATCH: "nothing was sent; it is tried a few times, then by a later run",
+    FailureClass.AMBIGUOUS: "it may have been charged; only a fenced or fixture call is sent again by itself",
+    FailureClass.RATE_LIMITED: "it is tried again after the wait for a limited time, then by a later run",
+    FailureClass.TRANSIENT: "it is tried again only where the tool allows it, then by a later run",
+    FailureClass.GATEWAY_502: "the gateway never reached the API; it is tried a few times, then by a later run",
+    FailureClass.IN_PROGRESS: "an earlier send is still being worked on; it is asked for again for a limited time",
     FailureClass.CREDITS_EXHAUSTED: "the run is halted; add credits and run again",
-    FailureClass.PROVIDER_UNAVAILABLE: "the provider's own account must be topped up; not tried again",
-    FailureClass.AUTH: "check the execution API token of this organisation; not tried again",
+    FailureClass.PROVIDER_UNAVAILABLE: "the provider's own account must be topped up; a later run may ask again",
+    FailureClass.AUTH: "check the execution API token of this organisation; a later run may ask again",
+    FailureClass.AUTH_SCOPE_CHANGED: "the call is keyed anew and asked once more; a second change is final",
     FailureClass.BAD_REQUEST: "a batch is split to find the item; a single call is final",
-    FailureClass.NOT_FOUND: "the tool or operation does not exist there; not tried again",
+    FailureClass.NOT_FOUND: "the tool or operation does not exist there; final",
     FailureClass.REJECTED: "final",
-    FailureClass.BODY_STALLED: "it may have been charged, it is not sent again by itself",
-    FailureClass.BODY_CUT: "it may have been charged, it is not sent again by itself",
-    FailureClass.BODY_INVALID: "it may have been charged, it is not sent again by itself",
+    FailureClass.BODY_STALLED: "it may have been charged; only a fenced or fixture call is sent again by itself",
+    FailureClass.BODY_CUT: "it may have been charged; only a fenced or fixture call is sent again by itself",
+    FailureClass.BODY_INVALID: "it may have been charged; only a fenced or fixture call is sent again by itself",
 }
 
 
@@ -70,6 +75,9 @@ class Failure:
     retry_after_ms: float | None = None
     retry_after_capped: bool = False  # the reply asked for more than the policy allows
     request_id: str = ""
+    tool: str = ""
+    attempt: int = 0  # how often the request had been sent when it failed, this send included
+    fence_attested: bool = False  # the reply said that a repeat under the same key is harmless
 
     @property
     def not_charged(self) -> bool:
@@ -78,7 +86,15 @@ class Failure:
 
     def describe(self) -> str:
         """What happened, to which operation, and what follows."""
-        return f"{self.message} ({self.failure_class.value}: {NEXT_STEP[self.failure_class]})"
+        known = {
+            "tool": self.tool,
+            "attempt": self.attempt,
+            "status": self.status,
+            "request": self.request_id,
+        }
+        where = ", ".join(f"{name} {value}" for name, value in known.items() if value)
+        step = f"{self.failure_class.value}: {NEXT_STEP[self.failure_class]}"
+        return f"{self.message} ({where}; {step})" if where else f"{self.message} ({step})"
 
     def details(self) -> dict[str, Any]:
         """The failure as a JSON object, for an error's payload."""
@@ -88,4 +104,5 @@ class Failure:
             "status": self.status,
             "retry_after_ms": self.retry_after_ms,
             "request_id": self.request_id,
+            "attempt": self.attempt,
         }

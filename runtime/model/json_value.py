@@ -43,6 +43,24 @@ def check(value: Any, *, path: str = "$", max_depth: int = 500) -> Any:
     return value
 
 
+def same(one: Any, other: Any) -> bool:
+    """Equal as JSON values: numbers by their worth (JSONB respells them), true is not 1, names in any order."""
+    pairs = [(one, other)]  # a list, not recursion: deep values compare too
+    while pairs:
+        one, other = pairs.pop()
+        if isinstance(one, dict) and isinstance(other, dict):
+            if one.keys() != other.keys():
+                return False
+            pairs.extend((item, other[name]) for name, item in one.items())
+        elif isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+            if len(one) != len(other):
+                return False
+            pairs.extend(zip(one, other, strict=True))
+        elif isinstance(one, bool) != isinstance(other, bool) or one != other:
+            return False
+    return True
+
+
 def _walk(value: Any, path: str, depth: int) -> None:
     """One frame a level: 500 levels must fit below Python's own limit."""
     kind = type(value)

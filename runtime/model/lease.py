@@ -1,8 +1,11 @@
 """A lease: who may produce a receipt key now, in Redis; alive while its session's key is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class LeaseState(StrEnum):
@@ -53,4 +56,18 @@ class BatchRecord:
     strategy: str
     revision: str
     members: tuple[dict[str, Any], ...]
-    fences: tuple[int, ...]
+    fences: tuple[int, ...]  # of `keys`
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Receipt keys leased for it: each member's own, then the shared ones of forced members."""
+        own = tuple(member["key"] for member in self.members)
+        return own + tuple(member["shared_key"] for member in self.members if member.get("shared_key"))
+
+    def per_member(self, values: Sequence[T]) -> list[tuple[T, T | None]]:
+        """Values aligned to `keys` as pairs (own, shared or None), aligned to members."""
+        shared = iter(values[len(self.members) :])
+        return [
+            (own, next(shared) if member.get("shared_key") else None)
+            for own, member in zip(values[: len(self.members)], self.members, strict=True)
+        ]

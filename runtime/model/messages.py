@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from runtime.errors import BadInputError
 from runtime.model import json_value
@@ -19,6 +19,9 @@ class RunOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     integration_mode: Literal["live", "fixture"] | None = None
+    refresh_tools: StrictBool = False  # results from before the run don't answer its tool calls
+    refresh_failed: StrictBool = False  # nor do final failures from before the run
+    refresh_steps: StrictBool = False  # nor do results of steps and fetches
 
 
 class PlayRunMessage(BaseModel):
@@ -40,7 +43,7 @@ class PlayRunMessage(BaseModel):
             org_id=self.org_id,
             play=self.play,
             input=self.input,
-            options=self.options.model_dump(exclude_none=True),
+            options=self.options.model_dump(exclude_none=True, exclude_defaults=True),
         )
 
 

@@ -1,6 +1,6 @@
 """What became of one call of a request; every call has exactly one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -21,6 +21,7 @@ class ItemFailed:
     retryable: bool = False
     terminal: bool = True
     charged: bool | None = None  # None = the reply does not say
+    details: dict[str, Any] = field(default_factory=dict)  # of the request that failed, JSON
 
     def payload(self, tool: str) -> dict[str, Any]:
         """The failure as a tool error's JSON payload."""
@@ -29,7 +30,7 @@ class ItemFailed:
             "message": self.message,
             "tool": tool,
             "retryable": self.retryable,
-            "details": {"terminal": self.terminal},
+            "details": {**self.details, "terminal": self.terminal},
         }
 
 

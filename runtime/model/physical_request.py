@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from runtime.model.tool_output import ResponseEnvelope
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhysicalRequest:
@@ -18,6 +20,9 @@ class PhysicalRequest:
     integration_mode: str | None
     timeout_ms: float
     attempt: int = 0
+    tool: str = ""
+    auth_scope: str | None = None
+    is_fenced: bool = False  # the tool's effect must not happen twice: sent by the fenced path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +31,5 @@ class PhysicalReply:
 
     result: Any = field(repr=False)
     credits: float | None = None
+    fence_attested: bool = False
+    envelope: ResponseEnvelope = field(default_factory=ResponseEnvelope, repr=False)

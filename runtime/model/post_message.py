@@ -4,15 +4,25 @@ from typing import Any
 
 from runtime.errors import BadInputError, JsonValueError
 from runtime.model import json_value
-from runtime.model.call import Call, Post
+from runtime.model.call import ANY_AGE, Accepts, Call, Post
 
 VERSION = 1
-_FIELDS = ("key", "org_id", "run_id", "tool", "input", "idempotency_key", "inbox", "integration_mode")
+_FIELDS = (
+    "key",
+    "org_id",
+    "run_id",
+    "tool",
+    "input",
+    "idempotency_key",
+    "inbox",
+    "integration_mode",
+    "auth_scope",
+)
 
 
 def to_message(post: Post) -> dict[str, Any]:
     """A JSON-able dict of plain text fields."""
-    calls = [[getattr(call, name) for name in _FIELDS] for call in post.calls]
+    calls = [[*(getattr(call, name) for name in _FIELDS), *_more(call)] for call in post.calls]
     return {
         "v": VERSION,
         "post_id": post.post_id,
@@ -29,9 +39,37 @@ def from_message(message: Any) -> Post:
                 f"a post is of version {message['v']!r}, not {VERSION}: all processes must run one release"
             )
         rows = json_value.loads(message["calls"].encode())
-        calls = tuple(Call(**dict(zip(_FIELDS, row, strict=True))) for row in rows)
+        calls = tuple(_call(row) for row in rows)
         return Post(post_id=message["post_id"], lane=message["lane"], calls=calls)
     except (KeyError, TypeError, ValueError, AttributeError, JsonValueError) as error:
         raise BadInputError(
             f"a message on a lane is not a post ({type(error).__name__}): it is dropped"
         ) from error
+
+
+def _more(call: Call) -> list[dict[str, Any]]:
+    """What most calls leave as it is, as one object, or nothing."""
+    more: dict[str, Any] = {
+        "shared_key": call.shared_key,
+        "timeout_ms": call.timeout_ms,
+        "not_before_ms": call.accepts.not_before_ms,
+        "failed_not_before_ms": call.accepts.failed_not_before_ms,
+        "read_keys": list(call.read_keys) or None,
+    }
+    more = {name: value for name, value in more.items() if value is not None}
+    return [more] if more else []
+
+
+def _call(row: list[Any]) -> Call:
+    fields = dict(zip(_FIELDS, row[: len(_FIELDS)], strict=True))
+    more: dict[str, Any] = row[len(_FIELDS)] if len(row) > len(_FIELDS) else {}
+    moments = (more.get("not_before_ms"), more.get("failed_not_before_ms"))
+    return Call(
+        **fields,
+        accepts=ANY_AGE
+        if moments == (None, None)
+        else Accepts(not_before_ms=moments[0], failed_not_before_ms=moments[1]),
+        read_keys=tuple(more.get("read_keys", ())),
+        shared_key=more.get("shared_key"),
+        timeout_ms=more.get("timeout_ms"),
+    )

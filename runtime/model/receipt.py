@@ -1,6 +1,6 @@
 """A receipt: the durable outcome of a call, in Postgres."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -9,11 +9,13 @@ class ReceiptState(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"  # repairable: the next run may claim it again; terminal: kept until forced
     DISPATCHED = "dispatched"  # written before the ticket of a fenced tool
-    UNKNOWN = "unknown"  # sent, and nobody knows what became of it
+    UNKNOWN = "unknown"  # sent, and nobody knows what became of it; terminal for a fenced tool
 
 
 RECEIPT_MOVES = {
-    ReceiptState.DISPATCHED: frozenset({ReceiptState.COMPLETED, ReceiptState.FAILED, ReceiptState.UNKNOWN}),
+    ReceiptState.DISPATCHED: frozenset(
+        {ReceiptState.DISPATCHED, ReceiptState.COMPLETED, ReceiptState.FAILED, ReceiptState.UNKNOWN}
+    ),
     ReceiptState.FAILED: frozenset(
         {ReceiptState.DISPATCHED, ReceiptState.COMPLETED, ReceiptState.FAILED, ReceiptState.UNKNOWN}
     ),
@@ -37,11 +39,18 @@ class Receipt:
     output: bytes | None = None
     error: dict[str, Any] | None = None
     terminal: bool = False
+    produced_ms: int | None = field(
+        default=None, compare=False
+    )  # by the database's clock; None = not stored yet
+    refreshes: bool = field(default=False, compare=False)  # may replace a completed receipt of an older fence
 
-    def answers(self, run_id: str) -> bool:
-        """Whether a caller of `run_id` is served by this receipt instead of a new call."""
-        if self.state is ReceiptState.COMPLETED:
-            return True
-        if self.state is ReceiptState.FAILED:
-            return self.terminal or self.run_id == run_id
-        return self.state is ReceiptState.UNKNOWN and self.run_id == run_id
+
+def replaces(new: Receipt, old: Receipt | None) -> bool:
+    """Whether `new` is stored where `old` stands. A completed receipt gives way to a refresh alone."""
+    if old is None:
+        return True
+    if new.state not in RECEIPT_MOVES[old.state]:
+        return False
+    if old.state is ReceiptState.COMPLETED:
+        return new.refreshes and new.fence > old.fence
+    return new.fence >= old.fence

@@ -30,18 +30,49 @@ ENDED_ROWS = terminal(ROW_MOVES)
 OPEN_ROWS = frozenset({RowState.PENDING, RowState.RUNNING})
 
 
+class WaitKind(StrEnum):
+    LANE = "lane"  # its call's ticket is far away
+    BUDGET = "budget"  # until the run's budget is raised or freed
+    SLEEP = "sleep"
+    EVENT = "event"
+
+    @property
+    def parks(self) -> bool:
+        """Whether a page whose rows wait only for this leaves the window."""
+        return self in (WaitKind.SLEEP, WaitKind.EVENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowWait:
+    """What a row waits for; `due_ms` from now at the latest, None = until it is woken."""
+
+    kind: WaitKind
+    due_ms: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WokenPage:
+    """A page with rows that go on: its slices are due again."""
+
+    run_id: str
+    dataset_id: int
+    page: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRow:
-    """A row to run; `input` is the parsed input object."""
+    """A row to run; `input` is the parsed input object, `crashes` how many processes died while they held it."""
 
     position: int
     row_key: str
     input: dict[str, Any]
+    crashes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRow:
-    """A row's end: `data` and `cell_meta` are JSON text for its sheet row, `error` for its run row."""
+    """A row's end, or its `wait`: `data` and `cell_meta` are JSON text for its sheet row, `error` for its run row."""
 
     position: int
     row_key: str
@@ -49,6 +80,7 @@ class FinishedRow:
     data: bytes
     cell_meta: bytes
     error: bytes | None = None
+    wait: RowWait | None = None  # of a waiting row, which has no values yet
 
     @property
     def size_bytes(self) -> int:

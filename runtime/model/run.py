@@ -50,6 +50,8 @@ class ClaimedRun:
     input: Any
     options: dict[str, Any]
     attempt: int
+    epoch_ms: int = 0  # when the run was created, by the database's clock
+    crashes: int = 0  # attempts whose process died, one after the other without progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,11 +20,20 @@ SLICE_MOVES = {
 ENDED_SLICES = terminal(SLICE_MOVES)
 
 
+SUSPECTS_FROM = 1_000_000
+"""Slice numbers from here on hold one row that may take its process down."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class SliceId:
     dataset_id: int
     page: int
     slice: int
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether its row must run while no other suspect does."""
+        return self.slice >= SUSPECTS_FROM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from runtime.model.result_rules import ResultRules
+
 
 class Counts(StrEnum):
     REQUESTS = "requests"
@@ -62,3 +64,5 @@ class ToolMetadata:
     normalise: tuple[NormaliseRule, ...] = field(default=())
     transient_http_retry_safe: bool = False
     requires_execution_fence: bool = False
+    always_fresh: bool = False  # no stored result answers; a call is replayed from a receipt of its own
+    results: ResultRules = field(default_factory=ResultRules)  # where things lie in its results

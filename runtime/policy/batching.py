@@ -14,6 +14,7 @@ from runtime.model.outcome import ItemCompleted, ItemFailed, ItemOutcome, ItemUn
 from runtime.model.tool import BatchRule, ToolMetadata
 
 T = TypeVar("T")
+SINGLE = "single"
 
 
 class BatchStrategy(Protocol):
@@ -70,7 +71,7 @@ class SingleCall:
     """One call a request: the input is the payload, the reply is its output."""
 
     operation: str
-    name: str = "single"
+    name: str = SINGLE
     revision: str = "1"
     max_batch_size: int = 1
 

@@ -104,14 +104,15 @@ class Coalescer(Generic[T]):
         bucket = self._buckets.get(key)
         return bucket.size if bucket else 0
 
-    def take(self, key: BucketKey) -> list[T]:
-        """Use a ticket: up to a full batch of what the bucket holds now, runs in turn."""
+    def take(self, key: BucketKey, most: int | None = None) -> list[T]:
+        """Use a ticket: up to a full batch (or `most`) of what the bucket holds now, runs in turn."""
         bucket = self._buckets.get(key)
         if bucket is None:
             return []
         bucket.tickets = max(0, bucket.tickets - 1)
+        most = bucket.max_batch_size if most is None else min(most, bucket.max_batch_size)
         taken: list[T] = []
-        while bucket.size and len(taken) < bucket.max_batch_size:
+        while bucket.size and len(taken) < most:
             taken.append(self._next(bucket))
         bucket.had_window = bucket.size > 0
         self._forget_if_idle(key, bucket)

@@ -34,6 +34,30 @@ def call_keys(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateCall:
+    """What sets a call apart from its equals: the `n`-th at `place` of its run. `shares`: refreshes their receipt."""
+
+    run_id: str
+    place: tuple[str | int, ...]
+    n: int
+    shares: bool
+
+
+def private_keys(shared: CallKeys, call: PrivateCall) -> CallKeys:
+    """Keys that no other call has, and that a replay of this one has again."""
+    own = [call.run_id, list(call.place), call.n]
+    return CallKeys(
+        receipt=digest(["private", shared.receipt, *own]),
+        item="plp-" + digest(["private item", shared.item, *own])[:48],
+    )
+
+
+def refreshed_item_key(item_key: str, fence: int) -> str:
+    """The provider's key of a purchase that replaces the receipt of generation `fence`: the same for all who try."""
+    return "plr-" + digest(["refresh", item_key, fence])[:48]
+
+
 def batch_idempotency_key(*, operation: str, strategy: str, revision: str, item_keys: Sequence[str]) -> str:
     """The provider's key of one batch: a pure function of its ordered members."""
     return "plb-" + digest(["batch", operation, strategy, revision, list(item_keys)])[:48]

@@ -32,6 +32,14 @@ class Limits:
     slice_run_s: float = 24 * 3600.0
     task_call_s: float = 300.0  # what a Celery task waits for one decision of its loop
 
+    suspect_crashes: int = 2  # processes that died with a row before it runs alone
+    suspect_deaths: int = 2  # and that die of it alone before it fails
+    suspects_in_line: int = 10_000
+    run_crashes: int = 5
+    wake_rows: int = 1_000
+    hold_ms: float = 30_000.0
+    later_max_ms: float = 24 * 3_600_000.0
+
     # body and journal
     body_turns: int = 200_000
     body_poll_s: float = 0.1
@@ -62,6 +70,7 @@ class Limits:
     repost_after_ms: float = 10_000.0
     repost_max_ms: float = 300_000.0
     receipt_wait_ms: float = 300_000.0
+    wait_log_ms: float = 60_000.0
     reply_inline_bytes: int = 64 * KIB
     inbox_pop: int = 64
     inbox_block_s: float = 1.0
@@ -79,10 +88,29 @@ class Limits:
     stopped_runs: int = 10_000
     unreleased_leases: int = 100_000
     lane_wait_ms: float = 60_000.0
+    ended_runs_ms: float = 1_000.0
     grace_wait_ms: float = 120_000.0
     lane_retry_ms: float = 1_000.0
     lease_ttl_s: float = 24 * 3600.0
     batch_record_ttl_s: float = 24 * 3600.0
+
+    # pacing
+    pacing_share: float = 0.985
+    pacing_wire_slack: int = 2
+    pacing_floor: float = 1 / 16
+    pacing_step: float = 1 / 16
+    pacing_cut_ms: float = 1_000.0
+    pacing_recover_ms: float = 1_000.0
+    pacing_slot_wait_ms: float = 25.0
+    pacing_slot_hold_s: float = 1_000.0
+    pacing_late_ms: float = 5.0
+    pacing_keep_s: float = 3_600.0
+    pacing_line: int = 1_024
+    pacing_line_keep_s: float = 120.0
+    pacing_asks: int = 256
+    scalar_groups_per_lane: int = 64
+    groups_per_lane_max: int = 256
+    parallelism_share: float = 1.5
 
     # commit
     commit_retry_ms: float = 60_000.0
@@ -104,6 +132,10 @@ class Limits:
     retry_wait_min_ms: float = 100.0
     retry_wait_max_ms: float = 30_000.0
     control_timeout_ms: float = 30_000.0
+    control_calls_in_flight: int = 32
+    control_body_bytes: int = 1 * MIB
+    auth_scope_ttl_s: float = 600.0
+    fence_wait_ms: float = 30_000.0
     metadata_tools: int = 1_000
     keepalive_s: float = 4.0
     error_body_bytes: int = 64 * KIB
@@ -113,6 +145,7 @@ class Limits:
     # values
     value_depth: int = 500
     receipt_output_bytes: int = 4 * MIB
+    result_meta_bytes: int = 16 * KIB
     cell_bytes: int = 1 * MIB
     row_bytes: int = 8 * MIB
     result_bytes: int = 16 * MIB

@@ -11,6 +11,7 @@ import orjson
 from runtime.errors import DatasetInputError, JsonValueError
 from runtime.model import json_value
 from runtime.model.canonical_json import digest
+from runtime.model.kept_value import plain
 
 RESERVED_PREFIXES = ("__deepline", "__playlane")
 KEY_CHARS = 200
@@ -56,12 +57,20 @@ def check_row(
 ) -> dict[str, Any]:
     """The row cleaned; raises DatasetInputError naming its number if its values or its key can't be taken."""
     try:
-        cleaned = json_value.check(clean(row))
+        cleaned = _storable(clean(row))
         if key.explicit:
             key_of(cleaned, key=key, outputs=outputs)
     except (JsonValueError, ValueError) as error:
         raise _refusal(dataset, number, str(error)) from error
     return cleaned
+
+
+def _storable(row: dict[str, Any]) -> dict[str, Any]:
+    """Most rows are plain: one walk. A tool result or dataset in a row goes in as its plain value."""
+    try:
+        return json_value.check(row)
+    except JsonValueError:
+        return json_value.check(plain(row)[0])
 
 
 def clean(row: object) -> dict[str, Any]:

@@ -87,9 +87,20 @@ class PostgresDatasets:
 
 def facts_of(row: tuple[Any, ...]) -> DatasetFacts:
     """Facts from the columns that the `facts` query names."""
-    dataset_id, run_id, org_id, play, key, namespace, columns, source_hash, on_row_error, options, number = (
-        row
-    )
+    (
+        dataset_id,
+        run_id,
+        org_id,
+        play,
+        key,
+        namespace,
+        columns,
+        source_hash,
+        on_row_error,
+        options,
+        number,
+        epoch,
+    ) = row
     return DatasetFacts(
         dataset_id=dataset_id,
         run_id=run_id,
@@ -102,6 +113,7 @@ def facts_of(row: tuple[Any, ...]) -> DatasetFacts:
         on_row_error=on_row_error,
         options=options,
         write_version=number,
+        epoch_ms=epoch,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from runtime.model.dataset import ENDED_DATASETS, DatasetState
-from runtime.model.row import FinishedRow
+from runtime.model.row import FinishedRow, RowWait, WaitKind
 from runtime.model.run import ENDED_RUNS, RunState
 from runtime.model.slice import SliceId, SliceState
 from runtime.ports import RowWrite, RowWriteAnswer, SliceRows
@@ -43,18 +43,23 @@ class Flush:
         self, connection: AsyncConnection, standing: dict[int, list[Any]], updated: set[tuple[int, int]]
     ) -> RowWriteAnswer:
         held, done, lost, ended = self._sort(standing)
-        rows = [(n, row) for n, row in self._rows if (n, row.position) in updated]
+        rows = [(n, row) for n, row in self._rows if (n, row.position) in updated and row.wait is None]
+        waits = [(n, row) for n, row in self._rows if (n, row.position) in updated and row.wait is not None]
         if rows:
             await connection.execute(_SQL["write_sheet"], self._held | _row_values(rows))
+        if waits:
+            await connection.execute(_SQL["add_waits"], self._held | _row_waits(waits))
         if self._usage:
             await connection.execute(ADD_USAGE, self._usage)
         if self._logs:
             await connection.execute(_ADD_LOGS, self._logs)
-        final = [one for one in held if one.final]
+        # What has ended is closed at once: its holder stops at this answer and comes no more.
+        final = [one for one in held if one.final or one.id in ended]
         finals = _fences(final) | {"session_id": self._write.session_id}
         closing = [one for one in final if one.id in ended]
         if closing:
             await connection.execute(_SQL["cancel_open_rows"], finals | _fences(closing))
+            await connection.execute(_SQL["drop_waits"], finals | _fences(closing))
         if final:
             cursor = await connection.execute(_SQL["finish_slices"], finals)
             done |= {SliceId(dataset_id=d, page=p, slice=s) for d, p, s in await cursor.fetchall()}
@@ -108,6 +113,17 @@ def _row_ends(rows: list[tuple[int, FinishedRow]]) -> dict[str, Any]:
         "positions": [row.position for _, row in rows],
         "states": [row.state.value for _, row in rows],
         "errors": [None if row.error is None else row.error.decode() for _, row in rows],
+    }
+
+
+def _row_waits(rows: list[tuple[int, FinishedRow]]) -> dict[str, Any]:
+    waits = [row.wait or RowWait(kind=WaitKind.LANE) for _, row in rows]
+    return {
+        "row_slices": [n for n, _ in rows],
+        "positions": [row.position for _, row in rows],
+        "kinds": [wait.kind.value for wait in waits],
+        "due_ms": [wait.due_ms for wait in waits],
+        "details": [wait.detail for wait in waits],
     }
 
 

@@ -7,7 +7,7 @@ from psycopg import AsyncConnection
 
 from runtime.model import json_value
 from runtime.model.call import Usage
-from runtime.model.receipt import Receipt, ReceiptState
+from runtime.model.receipt import Receipt, ReceiptState, replaces
 from runtime.policy.limits import Limits
 from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import Database, Pool
@@ -51,6 +51,21 @@ class PostgresReceipts:
         answer = {key: outcomes[key] for key in stored}
         return answer | await self.read([key for key in outcomes if key not in stored])
 
+    async def unmark(self, session_id: str, receipts: Sequence[Receipt]) -> None:
+        """Remove `dispatched` receipts of these fences that this session stored: they were never sent."""
+        marks = sorted((receipt.key, receipt.fence) for receipt in receipts)
+        values = {
+            "session_id": session_id,
+            "keys": [key for key, _ in marks],
+            "fences": [fence for _, fence in marks],
+        }
+
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(_SQL["unmark"], values)
+
+        if marks:
+            await self._database.run("taking back marks of receipts", work)
+
     async def _read_chunk(self, keys: list[str], found: dict[str, Receipt]) -> None:
         """One answer may hold fewer than asked (its bytes are bounded): page on after its last key."""
         while keys:
@@ -63,13 +78,13 @@ class PostgresReceipts:
 
             rows = await self._database.run("reading receipts", work)
             found.update((row[0], _receipt(row)) for row in rows)
-            if not rows or len(rows) == rows[0][9]:
+            if not rows or len(rows) == rows[0][-1]:
                 return
             keys = [key for key in keys if key not in found]
 
 
 def _receipt(row: tuple[Any, ...]) -> Receipt:
-    key, org_id, tool, run_id, state, fence, output, error, terminal, _ = row
+    key, org_id, tool, run_id, state, fence, output, error, terminal, produced_ms, _ = row
     return Receipt(
         key=key,
         org_id=org_id,
@@ -80,14 +95,14 @@ def _receipt(row: tuple[Any, ...]) -> Receipt:
         output=output,
         error=error,
         terminal=terminal,
+        produced_ms=produced_ms,
     )
 
 
 def _one_per_key(receipts: Sequence[Receipt]) -> dict[str, Receipt]:
     outcomes: dict[str, Receipt] = {}
     for receipt in receipts:
-        known = outcomes.get(receipt.key)
-        if known is None or known.state is not ReceiptState.COMPLETED:
+        if replaces(receipt, outcomes.get(receipt.key)):
             outcomes[receipt.key] = receipt
     return dict(sorted(outcomes.items()))
 
@@ -118,4 +133,5 @@ def _receipt_arrays(session_id: str, receipts: Sequence[Receipt]) -> dict[str, A
         "outputs": [one.output for one in receipts],
         "errors": [None if one.error is None else json_value.dumps(one.error).decode() for one in receipts],
         "terminals": [one.terminal for one in receipts],
+        "refreshes": [one.key for one in receipts if one.refreshes],
     }

@@ -40,9 +40,16 @@ class PostgresRuns:
             rows = await self._rows("claim", run_id=run_id, session_id=session_id, claim=token)
         if not rows:
             return None
-        run_id, org_id, play, value, options, attempt = rows[0]
+        run_id, org_id, play, value, options, attempt, epoch_ms, crashes = rows[0]
         return ClaimedRun(
-            run_id=run_id, org_id=org_id, play=play, input=value, options=options, attempt=attempt
+            run_id=run_id,
+            org_id=org_id,
+            play=play,
+            input=value,
+            options=options,
+            attempt=attempt,
+            epoch_ms=epoch_ms,
+            crashes=crashes,
         )
 
     async def give_back_doubtful(self) -> None:

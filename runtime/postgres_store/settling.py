@@ -10,12 +10,14 @@ from runtime.errors import AllRowsFailedError
 from runtime.model import json_value
 from runtime.model.dataset import ENDED_DATASETS, DatasetState, EndedDataset
 from runtime.model.operation import OutcomeJson, completed, failed
+from runtime.model.row import WaitKind, WokenPage
 from runtime.model.run import RunState
 from runtime.policy.identity import advisory_key
 from runtime.policy.limits import Limits
 from runtime.policy.slicing import slice_rows
 from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import Database, Pool, database_errors
+from runtime.postgres_store.waiting import Waiting
 from runtime.postgres_store.winding import wind_pages
 
 _SQL = load("settling")
@@ -29,11 +31,12 @@ class PostgresSettling:
         self._pool = pool
         self._database = Database(pool, limits)
         self._limits = limits
+        self._waiting = Waiting(self._database, limits)
 
     async def settle_page(self, dataset_id: int, page: int) -> bool:
         values = {"dataset_id": dataset_id, "page": page}
 
-        async def work(connection: AsyncConnection) -> tuple[str | None, bool]:
+        async def work(connection: AsyncConnection) -> tuple[tuple[Any, ...] | None, bool]:
             # Each statement commits by itself: two finishers that share a transaction's time don't see each other.
             async with connection.pipeline() as pipeline:
                 state = await connection.execute(_SQL["state"], values)
@@ -41,13 +44,22 @@ class PostgresSettling:
                 await pipeline.sync()
                 settled = await connection.execute(_SQL["settle_page"], values)
                 await pipeline.sync()
-                row = await state.fetchone()
-                return (None if row is None else row[0]), settled.rowcount == 1
+                return await state.fetchone(), settled.rowcount == 1
 
         state, settled = await self._database.run("settling a page", work)
-        if state is not None and DatasetState(state) in ENDED_DATASETS:
+        if state is None:
+            return settled
+        if DatasetState(state[0]) in ENDED_DATASETS:
             return await wind_pages(self._database, dataset_id, [page]) or settled
+        if state[1] and not settled:
+            await self._waiting.park(dataset_id, page)
         return settled
+
+    async def wake_rows(self) -> list[WokenPage]:
+        return await self._waiting.wake_due()
+
+    async def wake_budget(self, run_id: str) -> list[WokenPage]:
+        return await self._waiting.wake_kind(run_id, WaitKind.BUDGET)
 
     async def claim_pages(self, dataset_id: int) -> list[int]:
         values = {"dataset_id": dataset_id, "window": self._limits.pages_in_flight}

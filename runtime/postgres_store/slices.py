@@ -6,7 +6,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from runtime.model.row import InputRow
-from runtime.model.slice import SliceId, TakenSlice
+from runtime.model.slice import SUSPECTS_FROM, SliceId, TakenSlice
 from runtime.policy.limits import Limits
 from runtime.ports import RowWrite, RowWriteAnswer
 from runtime.postgres_store.claims import DoubtfulClaims
@@ -23,6 +23,7 @@ class PostgresSlices:
 
     def __init__(self, pool: Pool, limits: Limits) -> None:
         self._database = Database(pool, limits)
+        self._limits = limits
         self._doubts = DoubtfulClaims(self._database, _SQL["release_claims"], limits.claims_in_doubt)
 
     async def take(self, run_id: str, slice_id: SliceId, session_id: str) -> TakenSlice | None:
@@ -46,16 +47,28 @@ class PostgresSlices:
                     return await taken.fetchone(), await rows.fetchall()
 
             taken, rows = await self._database.run("taking a slice", work)
-        if taken is None:
-            return None
+            if taken is None:
+                return None
+            if not slice_id.is_suspect and any(row[3] >= self._limits.suspect_crashes for row in rows):
+                await self._split(values)
+                rows = []
         return TakenSlice(
             id=slice_id,
             fence=taken[0],
             facts=facts_of(taken[1:]),
             rows=tuple(
-                InputRow(position=position, row_key=key, input=value) for position, key, value in rows
+                InputRow(position=position, row_key=key, input=value, crashes=crashes)
+                for position, key, value, crashes in rows
             ),
         )
+
+    async def _split(self, values: dict[str, Any]) -> None:
+        """The held slice is empty now; its rows are slices of their own, due to be sent."""
+
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(_SQL["split"], values | {"suspects_from": SUSPECTS_FROM})
+
+        await self._database.run("splitting a slice", work)
 
     async def give_back_doubtful(self) -> None:
         """Free slices whose claim was never answered; for the process's heartbeat."""

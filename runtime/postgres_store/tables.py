@@ -69,6 +69,7 @@ sessions = Table(
     Column("expires_at", DateTime(timezone=True), nullable=False),
     _at("ended_at"),
     Column("redis_epoch", Text),
+    Column("closed", Boolean, nullable=False, server_default=text("false")),
     Index("sessions_live_idx", "session_id", postgresql_where=text("ended_at is null")),
     Index("sessions_ended_idx", "ended_at", postgresql_where=text("ended_at is not null")),
 )
@@ -94,6 +95,8 @@ runs = Table(
     _at("started_at"),
     _at("ended_at"),
     _at("hinted_at"),
+    _number("crashes"),
+    _big("crash_progress"),
     Index("runs_live_idx", "number", postgresql_where=_LIVE_RUN),
 )
 
@@ -228,6 +231,17 @@ run_rows = Table(
     _number("crash_count"),
     UniqueConstraint("dataset_id", "row_key"),
     postgresql_with={"fillfactor": "50"},
+)
+
+row_waits = Table(
+    "row_waits",
+    metadata,
+    Column("dataset_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    _at("due_at"),
+    Column("detail", Text, nullable=False),
+    Index("row_waits_due_idx", "due_at", postgresql_where=text("due_at is not null")),
 )
 
 sheet_rows = Table(

@@ -10,15 +10,23 @@
 | leases:grace        | string | present: no claim is granted (data was lost)      | session_ttl_s                |
 | dispatch:epoch      | string | random; tells published messages from lost ones   | lease_ttl_s, renewed         |
 | inbox:{session}     | list   | answer messages (runtime/model/answer_message)    | inbox_ttl_s after a push     |
+| pace:{scope}        | hash   | a rate scope: rates, totals of what was sent      | pacing_keep_s and 2 windows  |
+| pace:{scope}:window:{meter}, pace:{scope}:part:{meter} | list | what was sent in a window | the same     |
+| pace:{scope}:line   | hash   | its tickets                                       | the same                     |
+| pace:{scope}:slots  | hash   | its leased concurrency slots: since, session      | the same                     |
+| pace:lost           | string | when data was lost last, in us                    | a day                        |
 
-Scripts build lease keys from receipt keys (hex, so lists of them are joined by commas), and session and batch keys
-from stored values: no Redis Cluster.
+A rate scope's name is a digest of organisation and provider. Scripts build lease keys from receipt keys (hex, so
+lists of them are joined by commas), and session and batch keys from stored values: no Redis Cluster.
 """
+
+import hashlib
 
 EPOCH = "leases:epoch"
 GRACE = "leases:grace"
 BATCHES = "batches"
 DISPATCH_EPOCH = "dispatch:epoch"
+PACE_LOST = "pace:lost"
 
 
 def session(session_id: str) -> str:
@@ -31,3 +39,9 @@ def batch(batch_id: str) -> str:
 
 def inbox(session_id: str) -> str:
     return f"inbox:{session_id}"
+
+
+def pace(org_id: str, provider: str) -> tuple[str, str, str]:
+    """State, line and slots of a rate scope."""
+    name = hashlib.sha256(f"{len(org_id)}:{org_id}{provider}".encode()).hexdigest()[:32]
+    return f"pace:{name}", f"pace:{name}:line", f"pace:{name}:slots"

@@ -111,6 +111,19 @@ class RedisLeases:
         found = await _ORPHANS.run(self._redis, [keys.BATCHES, keys.GRACE], [limit, self._limits.orphan_scan])
         return [batch_id.decode() for batch_id in found]
 
+    async def runs_of(self, batch_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+        """Runs behind the members of recorded batches; a batch without a record is left out."""
+        with reaching_redis("reading batch records"):
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for batch_id in batch_ids:
+                    pipeline.hget(keys.batch(batch_id), "record")
+                texts = await pipeline.execute()
+        return {
+            batch_id: batch_record.runs_of_text(text)
+            for batch_id, text in zip(batch_ids, texts, strict=True)
+            if text is not None
+        }
+
     async def alive(self, receipt_keys: Sequence[str]) -> set[str]:
         """Those keys that some live session leases."""
         alive: set[str] = set()
@@ -133,7 +146,7 @@ class RedisLeases:
         for batch in batches:
             arguments = [batch.batch_id, batch_record.to_text(batch), *_listed(batch)]
             await self._put_back(session_id, epoch, arguments)
-        dispatched = {member["key"] for batch in batches for member in batch.members}
+        dispatched = {key for batch in batches for key in batch.keys}
         queued = [lease for lease in leases if lease.key not in dispatched]
         for chunk in _chunks(queued, self._limits.receipt_chunk):
             await self._put_back(session_id, epoch, ["", "", *_listed_leases(chunk)])
@@ -183,8 +196,7 @@ def _claim_of(key: str, verdict: str) -> Claim:
 
 
 def _listed(batch: BatchRecord) -> tuple[str, str]:
-    receipt_keys = ",".join(member["key"] for member in batch.members)
-    return receipt_keys, ",".join(str(fence) for fence in batch.fences)
+    return ",".join(batch.keys), ",".join(str(fence) for fence in batch.fences)
 
 
 def _listed_leases(leases: Sequence[Lease]) -> tuple[str, str]:

@@ -19,10 +19,12 @@ _NOT_WRITABLE = ("READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "LOAD
 
 
 @cache
-def source(name: str) -> str:
-    """Text of `lua/<name>.lua` behind the shared prelude."""
+def source(name: str, *preludes: str) -> str:
+    """Text of `lua/<name>.lua` behind the shared prelude and further ones."""
     folder = files("runtime.redis_store") / "lua"
-    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", name))
+    return "\n".join(
+        (folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", *preludes, name)
+    )
 
 
 @contextmanager
@@ -45,9 +47,9 @@ def _sentence(doing: str, error: RedisError | OSError) -> str:
 class Script:
     """One Lua operation. Safe to repeat, so the client may send it again after a lost connection."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *preludes: str) -> None:
         self.name = name
-        self._source = source(name)
+        self._source = source(name, *preludes)
         self._digest = hashlib.sha1(self._source.encode(), usedforsecurity=False).hexdigest()
 
     async def run(self, redis: "Redis", keys: Sequence[str], arguments: Sequence[Any]) -> Any:

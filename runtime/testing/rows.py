@@ -1,14 +1,15 @@
 """Datasets, slices and receipts in memory."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from runtime.errors import AttemptLostError, PlayVersionUnavailableError
 from runtime.model import json_value
 from runtime.model.call import Usage
 from runtime.model.dataset import OPEN_DATASETS, DatasetFacts, DatasetState, NewDataset, OpenDataset, SeedPage
-from runtime.model.receipt import Receipt, ReceiptState
-from runtime.model.row import OPEN_ROWS, InputRow, RowState
-from runtime.model.slice import SliceId, SliceState, TakenSlice
+from runtime.model.receipt import Receipt, ReceiptState, replaces
+from runtime.model.row import ENDED_ROWS, OPEN_ROWS, InputRow, RowState, RowWait
+from runtime.model.slice import SUSPECTS_FROM, SliceId, SliceState, TakenSlice
 from runtime.ports import RowWrite, RowWriteAnswer, SliceRows
 from runtime.testing.state import (
     MemoryBoundary,
@@ -98,11 +99,15 @@ class MemorySlices:
             return None
         if not self._state.is_live(session_id):
             return None
+        if self._state.never_came_back(one.session_id):
+            self._count_crashes(dataset, one)
         one.session_id, one.taken_s = session_id, self._state.clock()
         one.fence += 1
         one.order += 1
+        if not slice_id.is_suspect and self._is_suspicious(dataset, one):
+            self._split(dataset, slice_id.page, one)
         rows = tuple(
-            InputRow(position=at, row_key=row.row_key, input=row.input)
+            InputRow(position=at, row_key=row.row_key, input=row.input, crashes=row.crashes)
             for at, row in dataset.rows_of(one)
             if row.state in OPEN_ROWS
         )
@@ -127,6 +132,8 @@ class MemorySlices:
                 continue
             if one.state is SliceState.OPEN:
                 self._write(dataset, one, part)
+                if part.final or part.id in ended:
+                    self._finish(dataset, one)
             if one.state is SliceState.DONE:
                 done.add(part.id)
         self._state.usage.extend(write.usage)
@@ -140,6 +147,21 @@ class MemorySlices:
             if one.fence == fence and one.state is SliceState.OPEN:
                 one.session_id = None
 
+    def _count_crashes(self, dataset: MemoryDataset, one: MemorySlice) -> None:
+        for _, row in dataset.rows_of(one):
+            row.crashes += row.state in OPEN_ROWS
+
+    def _is_suspicious(self, dataset: MemoryDataset, one: MemorySlice) -> bool:
+        most = self._state.limits.suspect_crashes
+        return any(row.state in OPEN_ROWS and row.crashes >= most for _, row in dataset.rows_of(one))
+
+    def _split(self, dataset: MemoryDataset, page: int, one: MemorySlice) -> None:
+        first = dataset.pages[page].first
+        for at, row in dataset.rows_of(one):
+            if row.state not in ENDED_ROWS:
+                dataset.slices[page, SUSPECTS_FROM + at - first] = MemorySlice(first=at, end=at + 1)
+        one.end = one.first
+
     def _write(self, dataset: MemoryDataset, one: MemorySlice, part: SliceRows) -> None:
         facts = part.facts
         sheet = self._state.sheets.setdefault((facts.org_id, facts.play, facts.namespace), {})
@@ -150,7 +172,9 @@ class MemorySlices:
                 continue
             row.state = finished.state
             row.error = None if finished.error is None else json_value.loads(finished.error)
-            if finished.state is RowState.CANCELLED:
+            if finished.wait is not None:
+                self._let_wait(row, finished.wait)
+            if finished.state in (RowState.CANCELLED, RowState.WAITING):
                 continue
             known = sheet.get(finished.row_key)
             row.superseded = known is not None and known["write_version"] > facts.write_version
@@ -161,13 +185,15 @@ class MemorySlices:
                     "write_version": facts.write_version,
                     "run_id": facts.run_id,
                 }
-        if part.final:
-            self._finish(dataset, one)
+    def _let_wait(self, row: MemoryRow, wait: RowWait) -> None:
+        row.wait = wait
+        row.due_s = None if wait.due_ms is None else self._state.clock() + wait.due_ms / 1000
 
     def _finish(self, dataset: MemoryDataset, one: MemorySlice) -> None:
         if self._state.is_over(dataset):
             for _, row in dataset.rows_of(one):
-                row.state = RowState.CANCELLED if row.state in OPEN_ROWS else row.state
+                if row.state not in ENDED_ROWS:
+                    row.state, row.wait, row.due_s = RowState.CANCELLED, None, None
         if not dataset.has_open_row(one):
             one.state, one.session_id = SliceState.DONE, None
 
@@ -183,8 +209,13 @@ class MemoryReceipts:
         self, session_id: str, receipts: Sequence[Receipt], usage: Sequence[Usage]
     ) -> dict[str, Receipt]:
         for new in receipts:
-            known = self._state.receipts.get(new.key)
-            if known is None or (known.state is not ReceiptState.COMPLETED and known.fence <= new.fence):
-                self._state.receipts[new.key] = new
+            if replaces(new, self._state.receipts.get(new.key)):
+                self._state.receipts[new.key] = replace(new, produced_ms=int(self._state.clock() * 1000))
         self._state.usage.extend(usage)
         return {one.key: self._state.receipts[one.key] for one in receipts}
+
+    async def unmark(self, session_id: str, receipts: Sequence[Receipt]) -> None:
+        for mark in receipts:
+            known = self._state.receipts.get(mark.key)
+            if known is not None and known.state is ReceiptState.DISPATCHED and known.fence == mark.fence:
+                del self._state.receipts[mark.key]

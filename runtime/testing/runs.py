@@ -8,6 +8,7 @@ from runtime.errors import AttemptLostError
 from runtime.model import json_value
 from runtime.model.boundary import BoundaryState
 from runtime.model.operation import JournalEntry
+from runtime.model.row import ENDED_ROWS
 from runtime.model.run import ENDED_RUNS, ClaimedRun, NewRun, RunFacts, RunPoll, RunState
 from runtime.ports import LogLine
 from runtime.testing.state import MemoryBoundary, MemoryRun, MemorySession, MemoryState, is_resumable
@@ -30,7 +31,9 @@ class MemorySessions:
 
     async def close(self, session_id: str) -> None:
         if session_id in self._state.sessions:
-            self._state.sessions[session_id].ended = True
+            session = self._state.sessions[session_id]
+            session.closed = session.closed or not session.ended
+            session.ended = True
 
     async def end_expired(self) -> list[str]:
         now = self._state.clock()
@@ -61,6 +64,8 @@ class MemoryRuns:
         run = self._state.runs.get(run_id)
         if run is None or not self._state.is_live(session_id) or not self._claimable(run):
             return None
+        if run.state is RunState.RUNNING and self._state.never_came_back(run.session_id):
+            self._count_crash(run)
         run.state, run.session_id, run.hinted_s = RunState.RUNNING, session_id, self._state.clock()
         run.attempt += 1
         new = run.new
@@ -71,6 +76,8 @@ class MemoryRuns:
             input=new.input,
             options=new.options,
             attempt=run.attempt,
+            epoch_ms=run.epoch_ms,
+            crashes=run.crashes,
         )
 
     async def facts(self, run_id: str) -> RunFacts | None:
@@ -175,12 +182,25 @@ class MemoryRuns:
             return False
         number = len(self._state.runs) + 1
         self._state.runs[run.run_id] = MemoryRun(
-            new=run, number=number, state=state, hinted_s=self._state.clock(), error=error
+            new=run,
+            number=number,
+            state=state,
+            hinted_s=self._state.clock(),
+            error=error,
+            epoch_ms=int(self._state.clock() * 1000),
         )
         return True
 
     def _claimable(self, run: MemoryRun) -> bool:
         return is_resumable(self._state, run)
+
+    def _count_crash(self, run: MemoryRun) -> None:
+        run_id = run.new.run_id
+        datasets = [one for one in self._state.datasets.values() if one.new.run_id == run_id]
+        ended = sum(row.state in ENDED_ROWS for one in datasets for row in one.rows.values())
+        done = len(self._state.journal.get(run_id, [])) + ended
+        run.crashes = 1 if done > run.crash_progress else run.crashes + 1
+        run.crash_progress = max(run.crash_progress, done)
 
     def _held_or_none(self, run_id: str, attempt: int) -> MemoryRun | None:
         try:

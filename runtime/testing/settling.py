@@ -1,6 +1,6 @@
 """The decisions of settling and sweeping in memory."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -8,11 +8,11 @@ from runtime.errors import AllRowsFailedError
 from runtime.model.dataset import ENDED_DATASETS, DatasetState, EndedDataset
 from runtime.model.operation import completed, failed
 from runtime.model.page import PageState
-from runtime.model.row import RowState
+from runtime.model.row import RowState, WaitKind, WokenPage
 from runtime.model.run import RunState
 from runtime.model.slice import SliceState
 from runtime.policy.slicing import slice_rows
-from runtime.testing.state import MemoryDataset, MemorySlice, MemoryState, is_resumable
+from runtime.testing.state import MemoryDataset, MemoryRow, MemorySlice, MemoryState, is_resumable
 
 
 class MemorySettling:
@@ -28,16 +28,30 @@ class MemorySettling:
         for one in dataset.open_slices(page):
             if not self._state.is_live(one.session_id) and not dataset.has_open_row(one):
                 one.state, one.session_id = SliceState.DONE, None
-        if dataset.pages[page].state not in (PageState.OUT, PageState.PARKED) or dataset.open_slices(page):
+        one = dataset.pages[page]
+        if one.state is not PageState.OUT or dataset.open_slices(page):
             return False
-        dataset.pages[page].state = PageState.SETTLED
-        return True
+        waits = dataset.waits(one)
+        if not waits:
+            one.state = PageState.SETTLED
+        elif all(wait.kind.parks for wait in waits):
+            one.state = PageState.PARKED
+        return not waits
+
+    async def wake_rows(self) -> list[WokenPage]:
+        now = self._state.clock()
+        return self._wake(lambda _run_id, row: row.due_s is not None and row.due_s <= now)
+
+    async def wake_budget(self, run_id: str) -> list[WokenPage]:
+        return self._wake(
+            lambda of, row: of == run_id and row.wait is not None and row.wait.kind is WaitKind.BUDGET
+        )
 
     async def claim_pages(self, dataset_id: int) -> list[int]:
         dataset = self._state.datasets.get(dataset_id)
         if dataset is None or dataset.state not in (DatasetState.SEEDING, DatasetState.RUNNING):
             return []
-        end = min(len(dataset.pages), dataset.settled + self._state.limits.pages_in_flight)
+        end = min(len(dataset.pages), dataset.settled + dataset.parked + self._state.limits.pages_in_flight)
         dataset.next_page = max(dataset.next_page, end)
         cut = [
             number
@@ -106,7 +120,7 @@ class MemorySettling:
             for dataset_id, one in self._state.datasets.items()
             if (
                 one.state in (DatasetState.SEEDING, DatasetState.RUNNING)
-                and one.next_page < min(len(one.pages), one.settled + window)
+                and one.next_page < min(len(one.pages), one.settled + one.parked + window)
             )
             or (one.state is DatasetState.RUNNING and one.settled == one.pages_total)
         ]
@@ -160,7 +174,35 @@ class MemorySettling:
             return not any(self._state.is_live(one.session_id) for one in slices)
         if dataset.pages[number].state is PageState.SEEDED:
             return number < dataset.next_page
-        return not slices or any(self._is_due(one, epoch, queue_empty) for one in slices)
+        page = dataset.pages[number]
+        is_settled = not slices and page.state is PageState.OUT
+        is_settled = is_settled and all(wait.kind.parks for wait in dataset.waits(page))
+        return is_settled or any(self._is_due(one, epoch, queue_empty) for one in slices)
+
+    def _wake(self, is_over: Callable[[str, MemoryRow], bool]) -> list[WokenPage]:
+        woken: list[WokenPage] = []
+        for dataset_id, dataset in self._state.datasets.items():
+            run_id = dataset.new.run_id
+            due = [
+                (at, row)
+                for at, row in dataset.rows.items()
+                if row.wait is not None and is_over(run_id, row) and not self._state.is_over(dataset)
+            ][: self._state.limits.wake_rows]
+            for at, row in due:
+                row.state, row.wait, row.due_s = RowState.PENDING, None, None
+                self._open_again(dataset, row.page, at)
+            woken += [
+                WokenPage(run_id=run_id, dataset_id=dataset_id, page=page)
+                for page in sorted({row.page for _, row in due})
+            ]
+        return woken
+
+    def _open_again(self, dataset: MemoryDataset, page: int, at: int) -> None:
+        dataset.pages[page].state = PageState.OUT
+        for (of, _), one in dataset.slices.items():
+            if of == page and one.first <= at < one.end and one.state is SliceState.DONE:
+                one.state, one.session_id = SliceState.OPEN, None
+                one.order = max(one.order, one.sent_order + 1)
 
     def _outcome_value(self, dataset_id: int, dataset: MemoryDataset) -> dict[str, Any]:
         return {

@@ -11,7 +11,7 @@ from runtime.model.dataset import ENDED_DATASETS, OPEN_DATASETS, DatasetFacts, D
 from runtime.model.operation import JournalEntry, completed
 from runtime.model.page import PageState
 from runtime.model.receipt import Receipt
-from runtime.model.row import OPEN_ROWS, RowState
+from runtime.model.row import OPEN_ROWS, RowState, RowWait
 from runtime.model.run import ENDED_RUNS, NewRun, RunState
 from runtime.model.slice import SliceState
 from runtime.policy.limits import Limits
@@ -23,6 +23,7 @@ class MemorySession:
     ttl_s: float
     expires_s: float
     ended: bool = False
+    closed: bool = False  # it ended itself
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +38,9 @@ class MemoryRun:
     wakes_seen: int = 0
     result: Any = None
     error: dict[str, Any] | None = None
+    epoch_ms: int = 0
+    crashes: int = 0
+    crash_progress: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +59,9 @@ class MemoryRow:
     state: RowState = RowState.PENDING
     superseded: bool = False
     error: Any = None
+    crashes: int = 0
+    wait: RowWait | None = None
+    due_s: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +105,10 @@ class MemoryDataset:
     def settled(self) -> int:
         return sum(page.state is PageState.SETTLED for page in self.pages.values())
 
+    @property
+    def parked(self) -> int:
+        return sum(page.state is PageState.PARKED for page in self.pages.values())
+
     def count(self, state: RowState) -> int:
         return sum(row.state is state for row in self.rows.values())
 
@@ -106,6 +117,9 @@ class MemoryDataset:
 
     def has_open_row(self, part: MemorySlice) -> bool:
         return any(row.state in OPEN_ROWS for _, row in self.rows_of(part))
+
+    def waits(self, part: MemorySlice | MemoryPage) -> list[RowWait]:
+        return [row.wait for _, row in self.rows_of(part) if row.wait is not None]
 
     def open_slices(self, page: int) -> list[MemorySlice]:
         return [one for (of, _), one in self.slices.items() if of == page and one.state is SliceState.OPEN]
@@ -132,6 +146,10 @@ class MemoryState:
         session = self.sessions.get(session_id or "")
         return session is not None and not session.ended
 
+    def never_came_back(self, session_id: str | None) -> bool:
+        session = self.sessions.get(session_id or "")
+        return session is not None and session.ended and not session.closed
+
     def held(self, run_id: str, attempt: int) -> MemoryRun:
         run = self.runs.get(run_id)
         if run is None or run.attempt != attempt or run.state is not RunState.RUNNING:
@@ -153,6 +171,7 @@ class MemoryState:
             on_row_error=dataset.new.on_row_error,
             options=run.new.options,
             write_version=run.number,
+            epoch_ms=run.epoch_ms,
         )
 
     def is_over(self, dataset: MemoryDataset) -> bool:
@@ -178,8 +197,8 @@ class MemoryState:
                 one.state, one.session_id = SliceState.DONE, None
         claimed = {at for one in dataset.open_slices(number) for at in range(one.first, one.end)}
         for at, row in dataset.rows_of(page):
-            if at not in claimed and row.state in OPEN_ROWS:
-                row.state = RowState.CANCELLED
+            if at not in claimed and (row.state in OPEN_ROWS or row.state is RowState.WAITING):
+                row.state, row.wait, row.due_s = RowState.CANCELLED, None, None
         if page.state is PageState.SETTLED or claimed:
             return False
         page.state = PageState.SETTLED

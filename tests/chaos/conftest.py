@@ -6,13 +6,8 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import ServersMissingError
-from tests.chaos.stack_under_test import (
-    CALM_LATENCY_MS,
-    ROLES,
-    StackUnderTest,
-    continue_all,
-    stack_under_test,
-)
+from tests.chaos.processes import ROLES, continue_all
+from tests.chaos.stack_under_test import CALM_LATENCY_MS, StackUnderTest, stack_under_test
 
 ONE_TEST_S = 150
 HERE = Path(__file__).parent

@@ -15,14 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.stack_under_test import (
-    LIMITS,
-    StackUnderTest,
-    StartedRun,
-    continue_all,
-    stack_under_test,
-    stop_all,
-)
+from tests.chaos.processes import continue_all, stop_all
+from tests.chaos.runs import StartedRun
+from tests.chaos.stack_under_test import LIMITS, StackUnderTest, stack_under_test
 from workers.stack.stack import Counts
 
 FIRST_SEED = 1_000

@@ -2,7 +2,8 @@
 
 import signal
 
-from tests.chaos.stack_under_test import StackUnderTest, continue_all, stop_all
+from tests.chaos.processes import continue_all, stop_all
+from tests.chaos.stack_under_test import StackUnderTest
 
 
 def session_ended(stack: StackUnderTest, role: str, pid: int) -> bool:
@@ -58,9 +59,9 @@ def test_postgres_frozen_for_longer_than_a_session(stack: StackUnderTest) -> Non
 
 
 def test_a_call_longer_than_a_session_is_made_once(stack: StackUnderTest) -> None:
-    """Each call takes five seconds, sessions three, posts are repeated after one and a half: the live claim is seen by
+    """Each call takes four seconds, sessions three, posts are repeated after one and a half: the live claim is seen by
     every sweep and every repeated post, and each item reaches the provider in one request."""
-    stack.latency_ms(5_000)
+    stack.latency_ms(4_000)
     run = stack.start(4)
     stack.until(lambda: stack.ledger(run).requests_with(f"{run.tag}/first/0000"), "the first row's call")
     stack.latency_ms(30)

@@ -29,9 +29,9 @@ POINTS = {
     ),
     "plays": (
         "settle.after_claim@1",
-        "body.before_journal@2",
-        "body.after_journal@2",
         "body.after_seed_page@2",
+        "body.before_journal@1",
+        "body.after_journal@1",
     ),
     "control": ("control.after_insert@1", "settle.after_settle@1"),
 }

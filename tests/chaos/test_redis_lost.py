@@ -35,3 +35,29 @@ def test_a_read_only_redis_stops_calls_and_harms_nothing(stack: StackUnderTest) 
         finally:
             client.execute_command("REPLICAOF", "NO", "ONE")
     stack.check(run)
+
+
+def test_lease_and_batch_keys_deleted_while_calls_are_on_the_wire(stack: StackUnderTest) -> None:
+    """Somebody removes leases and batch records, and nothing else, so nobody can tell that data was lost. Receipts,
+    fences and the process's own book decide: nothing is charged twice."""
+    stack.latency_ms(500)
+    run = stack.start(60)
+    for requests in (1, 10, 40):
+        stack.until_sent(run, requests)
+        with stack.redis(2) as state:
+            names = [*state.scan_iter("lease:*"), *state.scan_iter("batch*"), *state.scan_iter("inbox:*")]
+            if names:
+                state.delete(*names)
+    stack.check(run, one_key=False)
+
+
+def test_the_broker_alone_loses_its_queues_again_and_again(stack: StackUnderTest) -> None:
+    """The leases' database is untouched, so no epoch tells of it: slices that nobody took and posts that nobody
+    answered are sent again in their time."""
+    stack.latency_ms(200)
+    run = stack.start(80)
+    for rows in (0, 10, 30, 60):
+        stack.until_rows(run, rows)
+        with stack.redis(0) as broker:
+            broker.flushdb()
+    stack.check(run)

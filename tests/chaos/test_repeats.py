@@ -5,7 +5,8 @@ import signal
 import pytest
 
 from tests.chaos.plays import expected_items
-from tests.chaos.stack_under_test import PLAY, StackUnderTest
+from tests.chaos.runs import PLAY
+from tests.chaos.stack_under_test import StackUnderTest
 
 
 def test_doubled_messages_are_harmless(stack: StackUnderTest) -> None:

@@ -18,7 +18,8 @@ _AGE = b"""
 with a as (update sessions set expires_at = expires_at - %(s)s * interval '1 second'),
 b as (
   update slices set sent_at = sent_at - %(s)s * interval '1 second', taken_at = taken_at - %(s)s * interval '1 second'),
-c as (update runs set hinted_at = hinted_at - %(s)s * interval '1 second')
+c as (update runs set hinted_at = hinted_at - %(s)s * interval '1 second'),
+w as (update row_waits set due_at = due_at - %(s)s * interval '1 second')
 update boundaries set due_at = due_at - %(s)s * interval '1 second'
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 from runtime.model import json_value
 from runtime.model.dataset import DatasetState, NewDataset, OpenDataset, SeedPage, SeedRow
 from runtime.model.receipt import Receipt, ReceiptState
-from runtime.model.row import FinishedRow, RowState
+from runtime.model.row import FinishedRow, RowState, RowWait
 from runtime.model.run import ClaimedRun, NewRun
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.policy.limits import Limits
@@ -165,6 +165,12 @@ def finished(
         data=json_value.dumps({"c": None if failed else f"{value}:{row_key}"}),
         cell_meta=json_value.dumps({"c": {"state": state.value}}),
         error=json_value.dumps({"code": "bad", "message": f"no {row_key}"}) if failed else None,
+    )
+
+
+def waiting(position: int, row_key: str, wait: RowWait) -> FinishedRow:
+    return FinishedRow(
+        position=position, row_key=row_key, state=RowState.WAITING, data=b"", cell_meta=b"", wait=wait
     )
 
 

@@ -1,6 +1,7 @@
 """One suite for LeaseStore: the fake, the Lua on fakeredis, and the Lua on a real server."""
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
 from fakeredis import FakeAsyncRedis
@@ -229,3 +230,33 @@ async def test_many_keys_at_once(fleet: Fleet) -> None:
     assert await one.alive(keys) == set(keys)
     await one.release("s1", [lease(claim) for claim in claims])
     assert await one.alive(keys) == set()
+
+
+async def test_a_member_that_went_to_another_session_is_not_sealed_again(fleet: Fleet) -> None:
+    one, two, three = await fleet.join("s1", first=True), await fleet.join("s2"), await fleet.join("s3")
+    claims = await one.claim("s1", ["a", "b"], {})
+    await one.seal(record("b1", "s1", claims))
+    await one.release("s1", [lease(claims[1])])
+    theirs = (await three.claim("s3", ["b"], {}))[0]
+    await fleet.kill("s1")
+    adopted = await two.adopt("s2", "b1")
+    assert adopted is not None and adopted.fences[0] > claims[0].fence and adopted.fences[1] == 0
+    assert await two.seal(adopted) == [True, True]
+    await three.release("s3", [lease(theirs)])
+    assert verdicts(await three.claim("s3", ["a", "b"], {})) == [ClaimVerdict.HELD, ClaimVerdict.GRANTED]
+    await fleet.lose_data()
+    await two.renew("s2", [], [adopted])
+    await fleet.end_grace()
+    assert verdicts(await three.claim("s3", ["a", "b"], {})) == [ClaimVerdict.HELD, ClaimVerdict.GRANTED]
+
+
+async def test_the_runs_behind_recorded_batches(fleet: Fleet) -> None:
+    one = await fleet.join("s1", first=True)
+    claims = await one.claim("s1", ["a", "b"], {})
+    sealed = record("b1", "s1", claims)
+    members = (
+        {**sealed.members[0], "run_id": "r1", "inboxes": [["i", "r1"], ["i", "r2"]]},
+        {**sealed.members[1], "run_id": "r3"},
+    )
+    await one.seal(replace(sealed, members=members))
+    assert await one.runs_of(["b1", "gone"]) == {"b1": frozenset({"r1", "r2", "r3"})}

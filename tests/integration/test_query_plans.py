@@ -30,6 +30,11 @@ select 1, n / 5, n % 5, n * {SLICE_ROWS}, (n + 1) * {SLICE_ROWS}, case when n / 
 insert into run_rows (dataset_id, position, page, row_key, input, state)
 select 1, n, n / {PAGE_ROWS}, 'k' || n, '{{}}', case when n / {PAGE_ROWS} = {LAST} then 'pending' else 'completed' end
 from generate_series(0, {PAGES * PAGE_ROWS - 1}) n;
+insert into row_waits select 1, n, 'lane', now() + interval '1 h', ''
+from generate_series(0, {LAST * PAGE_ROWS + SLICE_ROWS - 1}) n;
+insert into sessions (session_id, role, hostname, pid, ttl_s, expires_at, ended_at)
+values ('dead', 'rows', 'h', 1, 30, now(), now());
+update slices set session_id = 'dead' where page = {LAST} and slice = 0;
 analyze;
 """
 
@@ -43,6 +48,9 @@ HELD = {
     "positions": [LAST * PAGE_ROWS + SLICE_ROWS],
     "states": ["completed"],
     "errors": [None],
+    "kinds": ["lane"],
+    "due_ms": [1.0],
+    "details": [""],
 }
 PAGE = {
     "dataset_id": 1,
@@ -52,6 +60,15 @@ PAGE = {
     "batch": 100,
     "window": 4,
     "slice_rows": SLICE_ROWS,
+}
+WAITS = {
+    "dataset_id": 1,
+    "positions": [LAST * PAGE_ROWS + n for n in range(SLICE_ROWS)],
+    "pages": [LAST],
+    "slices": [0],
+    "kind": "lane",
+    "batch": 100,
+    "run_id": "r",
 }
 CLAIM = PAGE | {"run_id": "r", "slice": 0, "session_id": "me", "claim": "token"}
 STATEMENTS: list[tuple[str, str, dict[str, Any]]] = [
@@ -63,7 +80,19 @@ STATEMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("settling", "stale_pages", PAGE),
     ("settling", "stale_datasets", PAGE),
     ("slices", "take", CLAIM),
+    ("settling", "state", PAGE),
     ("slices", "open_rows", CLAIM),
+    ("slices", "split", CLAIM | {"suspects_from": 1_000_000}),
+    ("flush", "add_waits", HELD),
+    ("flush", "drop_waits", HELD),
+    ("winding", "drop_waits", {"dataset_id": 1, "pages": [LAST]}),
+    ("waiting", "due", WAITS),
+    ("waiting", "of_run", WAITS),
+    ("waiting", "lock_slices", WAITS),
+    ("waiting", "wake", WAITS),
+    ("waiting", "lock_pages", WAITS),
+    ("waiting", "unpark", WAITS),
+    ("waiting", "park", WAITS),
     ("flush", "lock_slices", HELD),
     ("flush", "update_rows", HELD),
     ("flush", "cancel_open_rows", HELD),

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from runtime.context.tool_result import ToolResult, tool_result
 from runtime.engine.body_attempt import DriveEnd
 from runtime.engine.body_run import BodyRunner
 from runtime.engine.operations import Operations
@@ -17,9 +18,11 @@ from runtime.engine.recovery import Recovery
 from runtime.engine.seeding import Seeder
 from runtime.engine.tool_calls import CallContext
 from runtime.errors import AttemptLostError, ServiceUnreachableError, ToolRejectedError
+from runtime.model import json_value
 from runtime.model.dataset import DatasetFacts, NewDataset, OpenDataset, SeedPage
 from runtime.model.operation import JournalEntry
 from runtime.model.run import ClaimedRun, NewRun, RunFacts, RunPoll, RunState
+from runtime.model.tool_output import Origin
 from runtime.play import PlayRegistry, define
 from runtime.policy.limits import Limits
 from runtime.ports import LogLine
@@ -62,6 +65,10 @@ class ThreadBridge:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         await asyncio.get_running_loop().shutdown_default_executor()
+
+
+def _result(tool: str, value: Any, origin: Origin) -> ToolResult:
+    return tool_result(json_value.dumps(value), tool=tool, origin=origin)
 
 
 def as_jsonb(value: dict[str, Any]) -> dict[str, Any]:
@@ -250,10 +257,12 @@ class World:
 
     # ---- tools
 
-    async def execute(self, context: CallContext, tool: str, input: Any) -> tuple[Any, bool]:
+    async def execute(
+        self, context: CallContext, tool: str, input: Any, options: Any, place: Any
+    ) -> tuple[ToolResult, bool]:
         key = f"{tool}:{input}"
         if key in self.receipts:
-            return self.receipts[key], True
+            return _result(tool, self.receipts[key], Origin.CACHE), True
         due_s = self.now_s + self.tool_s.get(str(input), 0.0)
         while self.now_s < due_s:
             await asyncio.sleep(0.0005)
@@ -262,7 +271,7 @@ class World:
         if tool == "bad":
             raise ToolRejectedError("no such thing", tool=tool, details={"why": "bad"})
         self.receipts[key] = {"b": 1e16, "a": -0.0, "in": input} if tool == "odd" else f"{tool}({input})"
-        return self.receipts[key], False
+        return _result(tool, self.receipts[key], Origin.LIVE), False
 
     async def store_usage(self) -> None:
         self.usage_stores += 1

@@ -205,7 +205,7 @@ def test_tool_results_are_the_same_to_the_letter_in_every_replay() -> None:
 
     async def it(ctx: Any, input: Any) -> Any:
         found = await ctx.tools.execute(id="odd", tool="odd", input=2**70)
-        seen.append(repr(found))
+        seen.append(repr(found.data))
         await asyncio.sleep(0.5)
 
     run_to_end(it)

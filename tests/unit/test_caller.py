@@ -70,7 +70,7 @@ class World:
 
 
 @asynccontextmanager
-async def calling(limits: Limits = LIMITS) -> AsyncIterator[tuple[World, Caller]]:
+async def calling(limits: Limits = LIMITS, **more: Any) -> AsyncIterator[tuple[World, Caller]]:
     world: Any = World()
     caller = Caller(
         session_id="me",
@@ -79,6 +79,7 @@ async def calling(limits: Limits = LIMITS) -> AsyncIterator[tuple[World, Caller]
         inbox=world,
         poster=Poster(world, limits),
         limits=limits,
+        **more,
     )
     caller.start()
     try:

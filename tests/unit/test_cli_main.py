@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import BadInputError
+from runtime.model.messages import RunOptions
 from workers.cli import flower, worker
-from workers.cli.enqueue import assemble_input
+from workers.cli.enqueue import Refresh, assemble_input, run_options
 from workers.cli.main import run
 from workers.cli.terminal import BAD_INPUT, FAILED, UNREACHABLE
 
@@ -189,3 +190,23 @@ def test_flower_without_a_login_stays_on_this_machine():
         flower.refuse_open_door("0.0.0.0", "", {})
     with pytest.raises(BadInputError, match="user:password"):
         flower.refuse_open_door("0.0.0.0", "me", {})
+
+
+@pytest.mark.parametrize(
+    ("refresh", "force", "options"),
+    [
+        ([], False, {}),
+        ([Refresh.TOOLS], False, {"refresh_tools": True}),
+        ([], True, {"refresh_failed": True, "refresh_steps": True}),
+        (
+            [Refresh.FAILED, Refresh.TOOLS],
+            True,
+            {"refresh_tools": True, "refresh_failed": True, "refresh_steps": True},
+        ),
+    ],
+)
+def test_refresh_and_force_become_options_of_the_run(
+    refresh: list[Refresh], force: bool, options: dict[str, bool]
+):
+    assert run_options(refresh, force=force) == options
+    RunOptions(**options)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runtime.errors import BadInputError
 from runtime.model import batch_record, post_message
-from runtime.model.call import Post
+from runtime.model.call import Accepts, Post
 from runtime.model.lease import BatchRecord
 from tests.lane_stage import call, calls
 
@@ -77,3 +77,34 @@ def test_a_record_keeps_members_verbatim_and_refuses_other_versions() -> None:
     assert batch_record.from_text(text, session_id="s1", fences=(1, 2)) == record
     with pytest.raises(BadInputError):
         batch_record.from_text(text.replace(b'"v":1', b'"v":9'), session_id="s1", fences=(1, 2))
+
+
+def test_a_call_s_wishes_travel_with_it() -> None:
+    from dataclasses import replace
+
+    wishes = replace(
+        call("a"),
+        accepts=Accepts(failed_not_before_ms=5),
+        read_keys=("k1", "k2"),
+        shared_key="s",
+        auth_scope="scope",
+        timeout_ms=1.5,
+    )
+    post = Post(post_id="p", lane="l", calls=(wishes, call("b")))
+    assert post_message.from_message(json.loads(json.dumps(post_message.to_message(post)))) == post
+
+
+def test_a_record_leases_the_shared_keys_of_its_forced_members_too() -> None:
+    members = ({"key": "a", "shared_key": "s"}, {"key": "b"}, {"key": "c", "shared_key": "t"})
+    record = BatchRecord(
+        batch_id="b",
+        session_id="s1",
+        lane="l",
+        operation="op",
+        strategy="keyed",
+        revision="1",
+        members=members,
+        fences=(1, 2, 3, 4, 5),
+    )
+    assert record.keys == ("a", "b", "c", "s", "t")
+    assert record.per_member(record.fences) == [(1, 4), (2, None), (3, 5)]

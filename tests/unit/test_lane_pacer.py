@@ -20,7 +20,7 @@ async def _is_due(ticket: object) -> bool:
 
 async def test_places_are_capped_and_handed_on_in_order() -> None:
     pacer = PlainPacer(lambda _lane: 2, 10)
-    tickets = [await pacer.reserve("a", "o", 1) for _ in range(4)]
+    tickets = [pacer.place("a") for _ in range(4)]
     assert [await _is_due(ticket) for ticket in tickets] == [True, True, False, False]
     tickets[0].free()
     tickets[0].free()
@@ -30,7 +30,7 @@ async def test_places_are_capped_and_handed_on_in_order() -> None:
 
 async def test_a_waiting_ticket_given_back_leaves_the_line() -> None:
     pacer = PlainPacer(lambda _lane: 1, 10)
-    first, second, third = [await pacer.reserve("a", "o", 1) for _ in range(3)]
+    first, second, third = [pacer.place("a") for _ in range(3)]
     second.free()
     first.free()
     assert await _is_due(third)
@@ -40,8 +40,8 @@ async def test_a_waiting_ticket_given_back_leaves_the_line() -> None:
 
 async def test_a_busy_lane_does_not_take_the_last_places_of_all() -> None:
     pacer = PlainPacer(lambda _lane: 3, 3)
-    busy = [await pacer.reserve("a", "o", 1) for _ in range(6)]
-    other = await pacer.reserve("b", "o", 1)
+    busy = [pacer.place("a") for _ in range(6)]
+    other = pacer.place("b")
     assert not await _is_due(other)
     busy[0].free()
     busy[1].free()
@@ -54,7 +54,7 @@ def test_no_order_of_frees_breaks_the_caps_or_leaks_a_place(steps: list[tuple[st
         pacer = PlainPacer(lambda _lane: 2, 3)
         tickets = []
         for lane, n in steps:
-            tickets.append(await pacer.reserve(lane, "o", 1))
+            tickets.append(pacer.place(lane))
             tickets[n % len(tickets)].free()
             assert pacer.in_use("a") <= 2 and pacer.in_use("b") <= 2
             assert 0 <= pacer.in_use("a") + pacer.in_use("b") <= 3

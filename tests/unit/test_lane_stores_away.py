@@ -1,12 +1,13 @@
 """The lane while Postgres or Redis is away, loses its data, or a worker dies."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from runtime.faults import InjectedFaultError
 from runtime.model.call import AnswerState
+from runtime.model.lease import BatchRecord, Lease
 from runtime.model.physical_request import PhysicalReply, PhysicalRequest
 from runtime.model.receipt import ReceiptState
 from runtime.model.tool import BatchRule, ToolMetadata
@@ -252,3 +253,32 @@ async def test_an_error_at_a_fault_point_loses_no_call(broken: str) -> None:
     assert len({request.idempotency_key for request in stage.requests.sent}) == 1
     assert len(stage.requests.sent) == 1
     assert len(stage.receipts.stored) == 3 and stage.balanced()
+
+
+async def test_what_ended_while_lost_leases_were_put_back_is_freed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A heartbeat has read what is held and learns that Redis lost its data; before it puts that back, the batch is
+    answered, committed and released. Put back afterwards, its leases would be held until the process ends."""
+    replied = asyncio.get_running_loop().create_future()
+
+    async def late(request: PhysicalRequest) -> PhysicalReply:
+        await replied
+        return echo(request)
+
+    stage = await LaneStage(late).start()
+    accepted = await stage.post(calls(2))
+    await stage.clock.advance(10)
+    stage.redis.flush()
+    put_back = stage.leases.renew
+
+    async def after_the_end(session_id: str, leases: Sequence[Lease], batches: Sequence[BatchRecord]) -> str:
+        assert (len(leases), len(batches)) == (2, 1)
+        replied.set_result(None)
+        await settle()
+        assert accepted.is_done
+        return await put_back(session_id, leases, batches)
+
+    monkeypatch.setattr(stage.leases, "renew", after_the_end)
+    await stage.engine.renew()
+    assert stage.balanced()

@@ -39,3 +39,15 @@ def test_a_bad_message_is_refused_by_name(changes: dict[str, Any], named: str) -
     with pytest.raises(BadInputError) as raised:
         parse_play_run(GOOD | changes, input_bytes=1_000)
     assert named in str(raised.value)
+
+
+def test_refresh_options_are_kept_where_they_are_set() -> None:
+    options = {"refresh_tools": True, "refresh_failed": False}
+    run = parse_play_run(GOOD | {"options": options}, input_bytes=1_000).to_run()
+    assert run.options == {"refresh_tools": True}
+
+
+@pytest.mark.parametrize("options", [{"refresh_tools": 1}, {"refresh_steps": "yes"}, {"refresh": True}])
+def test_a_refresh_option_is_a_known_boolean(options: dict[str, Any]) -> None:
+    with pytest.raises(BadInputError, match="options"):
+        parse_play_run(GOOD | {"options": options}, input_bytes=1_000)

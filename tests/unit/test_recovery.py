@@ -25,7 +25,7 @@ class Row:
     def __init__(self) -> None:
         self.logged: list[str] = []
 
-    async def tool(self, *, id: str, tool: str, input: Any) -> Any:
+    async def tool(self, *, id: str, tool: str, input: Any, options: Any = None) -> Any:
         await asyncio.sleep(0)
         return f"row {tool}({input})"
 

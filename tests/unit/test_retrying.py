@@ -1,5 +1,6 @@
 """One stated action per failure class."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,15 +8,19 @@ import pytest
 from runtime.model.failure import NEXT_STEP, Failure, FailureClass
 from runtime.policy.limits import DEFAULT_LIMITS
 from runtime.policy.retrying import (
+    RULES,
     Action,
     Bisect,
     FailItem,
+    Failures,
     HaltRun,
+    Rekey,
     Retry,
     Unknown,
     control_delay_ms,
     deadline_ms,
     decide,
+    table_rows,
 )
 
 C = FailureClass
@@ -45,6 +50,7 @@ def act(kind: FailureClass, *, retry_after_ms: float | None = None, **known: Any
         (C.CREDITS_EXHAUSTED, HaltRun(), HaltRun()),
         (C.PROVIDER_UNAVAILABLE, REPAIRABLE, REPAIRABLE),
         (C.AUTH, REPAIRABLE, REPAIRABLE),
+        (C.AUTH_SCOPE_CHANGED, Rekey(), Rekey()),
         (C.BAD_REQUEST, Bisect(), Bisect()),
         (C.NOT_FOUND, FINAL, FINAL),
         (C.REJECTED, FINAL, FINAL),
@@ -56,7 +62,7 @@ def test_actions(kind: FailureClass, first: Action, last: Action) -> None:
 
 
 def test_every_class_has_an_action_and_a_next_step() -> None:
-    assert set(NEXT_STEP) == set(FailureClass)
+    assert set(NEXT_STEP) == set(FailureClass) == set(RULES)
     assert all(act(kind) is not None for kind in FailureClass)
 
 
@@ -99,3 +105,43 @@ def test_deadlines() -> None:
 
 def test_control_waits() -> None:
     assert [control_delay_ms(n, DEFAULT_LIMITS) for n in (1, 2, 3)] == [100, 250, None]
+
+
+def test_each_counter_has_a_bound_of_its_own() -> None:
+    failures = Failures()
+    for at_ms, kind in enumerate([C.RATE_LIMITED, C.RATE_LIMITED, C.AMBIGUOUS, C.GATEWAY_502, C.TRANSIENT]):
+        failures = failures.with_one(kind, float(at_ms))
+    counts = [failures.count(kind) for kind in (C.RATE_LIMITED, C.AMBIGUOUS, C.TRANSIENT, C.IN_PROGRESS)]
+    assert counts == [2, 2, 1, 0], "what the transport failed in is one counter"
+    assert failures.elapsed_ms(C.RATE_LIMITED, 100.0) == 100.0
+    assert failures.elapsed_ms(C.TRANSIENT, 100.0) == 96.0
+    assert failures.elapsed_ms(C.IN_PROGRESS, 100.0) == 0.0
+
+
+def test_a_message_names_tool_attempt_status_and_request() -> None:
+    failure = Failure(
+        failure_class=C.TRANSIENT,
+        operation="op",
+        message="op answered HTTP 503",
+        code="c",
+        status=503,
+        tool="find",
+        attempt=3,
+        request_id="pl-1",
+    )
+    said = failure.describe()
+    assert said.startswith(
+        "op answered HTTP 503 (tool find, attempt 3, status 503, request pl-1; transient: "
+    )
+
+
+def test_the_readme_holds_the_same_table() -> None:
+    readme = Path(__file__).parents[2] / "README.md"
+    _, _, section = readme.read_text().partition("\n## When calls fail\n")
+    section = section.partition("\n## ")[0]
+    written = [
+        tuple(cell.strip() for cell in line.strip("|").split("|"))
+        for line in section.splitlines()
+        if line.startswith("| `")
+    ]
+    assert written == [(f"`{kind}`", *words) for kind, *words in table_rows(DEFAULT_LIMITS)]

@@ -1,12 +1,13 @@
 """One row: columns in order, failures that stay in the row, and those that never do."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from runtime.engine.row_run import RowScope, run_row
-from runtime.engine.tool_calls import CallContext
+from runtime.engine.tool_calls import CallContext, CallPlace
 from runtime.errors import RunHaltedError, SliceLostError, ToolRejectedError
 from runtime.model.row import FinishedRow, InputRow, RowState
 from runtime.play import Column
@@ -22,7 +23,9 @@ class Calls:
         self.cached = cached
         self.error = error
 
-    async def execute(self, context: CallContext, tool: str, input: Any) -> tuple[Any, bool]:
+    async def execute(
+        self, context: CallContext, tool: str, input: Any, options: Any = None, place: Any = None
+    ) -> tuple[Any, bool]:
         if self.error:
             raise self.error
         return f"{tool}:{input}", self.cached
@@ -123,3 +126,79 @@ async def test_an_error_text_that_postgres_refuses_is_made_storable() -> None:
     row = await run(("a", hostile))
     assert b"\\u0000" not in (row.error or b"")
     assert json.loads(row.error or b"")["message"] == "ValueError: nul \\0 and half \\ud800"
+
+
+async def test_a_fatal_error_is_not_swallowed_by_a_resolver() -> None:
+    async def swallows(row: Any, ctx: Any) -> Any:
+        try:
+            return await ctx.tools.execute(id="a", tool="t", input={})
+        except Exception:
+            return "all is well"
+
+    async def wraps(row: Any, ctx: Any) -> Any:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.tools.execute(id="a", tool="t", input={}))
+
+    for resolver in (swallows, wraps):
+        with pytest.raises(RunHaltedError, match="credits"):
+            await run(("c", resolver), calls=Calls(error=RunHaltedError("credits are used up")))
+
+
+class SlowCalls(Calls):
+    """Answers when told; keeps what was asked and from where."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+        self.places: list[CallPlace] = []
+
+    async def execute(
+        self, context: CallContext, tool: str, input: Any, options: Any = None, place: Any = None
+    ) -> tuple[Any, bool]:
+        self.places.append(place)
+        await self.open.wait()
+        return input, False
+
+
+async def ask_in_row(*asked: tuple[str, Any], together: bool) -> tuple[FinishedRow, SlowCalls]:
+    calls = SlowCalls()
+
+    async def resolver(row: Any, ctx: Any) -> Any:
+        async def one(id: str, input: Any) -> Any:
+            return await ctx.tools.execute(id=id, tool="t", input=input)
+
+        if not together:
+            return [await one(*each) for each in asked]
+        return await asyncio.gather(*(one(*each) for each in asked))
+
+    asyncio.get_running_loop().call_later(0.01, calls.open.set)
+    return await run(("c", resolver), calls=calls), calls
+
+
+async def test_the_same_question_twice_at_once_in_one_row_is_an_error_with_a_hint() -> None:
+    row, _ = await ask_in_row(("x", {"a": 1, "b": 2}), ("x", {"b": 2, "a": 1}), together=True)
+    error = json.loads(row.error or b"")
+    assert (error["code"], "another id" in error["message"]) == ("play_definition", True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "together"),
+    [
+        ((("x", {"a": 1}), ("y", {"a": 1})), True),
+        ((("x", {"a": 1}), ("x", {"a": 2})), True),
+        ((("x", {"a": 1}), ("x", {"a": True})), True),
+        ((("x", {"a": 1}), ("x", {"a": 1})), False),
+    ],
+)
+async def test_other_names_other_inputs_and_one_after_the_other_are_fine(
+    asked: tuple[tuple[str, Any], ...], together: bool
+) -> None:
+    row, _ = await ask_in_row(*asked, together=together)
+    assert row.state is RowState.COMPLETED
+
+
+async def test_equal_calls_of_a_place_are_numbered_and_columns_are_places_of_their_own() -> None:
+    _, calls = await ask_in_row(("x", 1), ("x", 1), ("y", 1), together=False)
+    first, second, other = calls.places
+    assert first.parts == second.parts == ("row", "", 7, "c", "x") and other.parts[-1] == "y"
+    assert [first.nth("t:1"), second.nth("t:1"), other.nth("t:1"), first.nth("t:2")] == [0, 1, 0, 0]

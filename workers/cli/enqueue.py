@@ -1,5 +1,6 @@
 """`playlane enqueue PLAY`."""
 
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,12 +17,25 @@ from workers.cli.options import AsJson
 from workers.cli.terminal import say, say_json
 
 
+class Refresh(StrEnum):
+    TOOLS = "tools"  # every tool call's stored result
+    FAILED = "failed"  # failures that are final
+    STEPS = "steps"  # results of steps and fetches
+
+
 def enqueue(
     play: Annotated[str, typer.Argument(metavar="PLAY", help="Name of the play.")],
     csv: Annotated[Path | None, typer.Option(help='CSV file, given to the play as input["file"].')] = None,
     input: Annotated[str | None, typer.Option(help="The play's input, a JSON object.")] = None,
     run_id: Annotated[str | None, typer.Option(help="Id of the run; the same id starts once.")] = None,
     org: Annotated[str | None, typer.Option(help="Org that the run belongs to.")] = None,
+    refresh: Annotated[
+        list[Refresh] | None,
+        typer.Option(help="Make anew what earlier runs made: tools, failed or steps; may be repeated."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="The same as --refresh steps --refresh failed.")
+    ] = False,
     watching: Annotated[bool, typer.Option("--watch", help="Watch it to its end.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -30,7 +44,9 @@ def enqueue(
     run_input = assemble_input(csv, input)
     with connect(org) as client:
         known = client.find(run_id) if run_id else None
-        started = client.enqueue(play, run_input, run_id=run_id)
+        started = client.enqueue(
+            play, run_input, run_id=run_id, options=run_options(refresh or [], force=force)
+        )
         state = known.state.value if known else "queued"
         if as_json:
             say_json({"run_id": started, "play": play, "state": state, "new": known is None})
@@ -44,6 +60,12 @@ def enqueue(
         say(f"  playlane watch {started}     progress until it ends")
         say(f"  playlane status {started}    how it stands")
         say(f"  playlane cancel {started}    end it")
+
+
+def run_options(refresh: list[Refresh], *, force: bool) -> dict[str, bool]:
+    """The run's options as the message names them."""
+    wanted = {*refresh, *((Refresh.STEPS, Refresh.FAILED) if force else ())}
+    return {f"refresh_{one.value}": True for one in Refresh if one in wanted}
 
 
 def check_play(play: str, settings: Settings) -> None:

@@ -69,6 +69,6 @@ where d.dataset_id = %(dataset_id)s and d.pages_total is not null and r.attempt 
 -- name: facts
 -- What a row worker must know of a dataset.
 select d.dataset_id, d.run_id, r.org_id, r.play, d.key, d.namespace, d.columns, d.source_hash, d.on_row_error, r.options,
-  r.number
+  r.number, floor(extract(epoch from r.created_at) * 1000)::bigint as epoch_ms
 from datasets d join runs r on r.run_id = d.run_id
 where d.dataset_id = %(dataset_id)s

@@ -9,7 +9,7 @@ order by s.dataset_id, s.page, s.slice
 for no key update of s
 
 -- name: update_rows
--- Ends rows that are still open, under their slice's fence; answers which.
+-- Ends rows that are still open, or lets them wait, under their slice's fence; answers which.
 update run_rows r set state = v.state, fence = h.fence, error = v.error::jsonb
 from unnest(%(row_slices)b::int[], %(positions)b::bigint[], %(states)b::text[], %(errors)b::text[])
   v(n, position, state, error)
@@ -20,6 +20,17 @@ join slices s on s.dataset_id = h.dataset_id and s.page = h.page and s.slice = h
   and v.position >= s.first_position and v.position < s.end_position
 where r.dataset_id = h.dataset_id and r.position = v.position and r.state in ('pending', 'running')
 returning v.n, r.position
+
+-- name: add_waits
+-- What the rows that were just let wait are waiting for.
+insert into row_waits as w (dataset_id, position, kind, due_at, detail)
+select h.dataset_id, v.position, v.kind, now() + v.due_ms * interval '1 millisecond', v.detail
+from unnest(%(row_slices)b::int[], %(positions)b::bigint[], %(kinds)b::text[], %(due_ms)s::float8[], %(details)b::text[])
+  v(n, position, kind, due_ms, detail)
+join unnest(%(dataset_ids)b::bigint[]) with ordinality h(dataset_id, n) on h.n = v.n
+order by h.dataset_id, v.position
+on conflict (dataset_id, position) do update
+set kind = excluded.kind, due_at = excluded.due_at, detail = excluded.detail
 
 -- name: write_sheet
 -- Values of rows just ended: a newer run's write wins, an older one's row is marked superseded; all counted.
@@ -81,6 +92,19 @@ with gone as (
 insert into dataset_counts as c (dataset_id, session_id, cancelled)
 select dataset_id, %(session_id)s, count(*) from gone group by dataset_id
 on conflict (dataset_id, session_id) do update set cancelled = c.cancelled + excluded.cancelled
+
+-- name: drop_waits
+-- Nothing waits in slices of a dataset or run that ended.
+delete from row_waits w where w.ctid = any(array(
+  select o.ctid
+  from unnest(%(dataset_ids)b::bigint[], %(pages)b::int[], %(slices)b::int[], %(fences)b::int[])
+    h(dataset_id, page, slice, fence)
+  join slices s on s.dataset_id = h.dataset_id and s.page = h.page and s.slice = h.slice and s.fence = h.fence
+    and s.state = 'open' and s.session_id = %(session_id)s
+  cross join lateral (
+    select x.ctid from row_waits x
+    where x.dataset_id = s.dataset_id and x.position >= s.first_position and x.position < s.end_position
+    order by x.position offset 0) o))
 
 -- name: finish_slices
 -- Final slices without an open row are done.

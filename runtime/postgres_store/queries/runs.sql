@@ -7,14 +7,28 @@ on conflict (run_id) do nothing
 
 -- name: claim
 -- Holds a run that nobody live holds; the same claim repeated (answer lost) finds itself.
-update runs r set state = 'running', session_id = %(session_id)s, claim = %(claim)s, hinted_at = now(),
+-- A holder that never came back is a crash; progress since the crash before starts the count anew.
+with crashed as materialized (
+  select 1 from runs r join sessions x on x.session_id = r.session_id
+  where r.run_id = %(run_id)s and r.state = 'running' and x.ended_at is not null and not x.closed),
+progress as materialized (
+  select (select count(*) from run_journal j where j.run_id = %(run_id)s) + coalesce((
+    select sum(c.completed + c.failed + c.cancelled)
+    from datasets d join dataset_counts c on c.dataset_id = d.dataset_id
+    where d.run_id = %(run_id)s), 0)::bigint as done
+  where exists (select 1 from crashed))
+update runs r set
+  crashes = case when p.done is null then r.crashes when p.done > r.crash_progress then 1 else r.crashes + 1 end,
+  crash_progress = greatest(r.crash_progress, p.done), state = 'running', session_id = %(session_id)s, claim = %(claim)s, hinted_at = now(),
   attempt = r.attempt + (r.claim is distinct from %(claim)s)::int, started_at = coalesce(r.started_at, now())
+from (select (select done from progress) as done) p
 where r.run_id = %(run_id)s
   and exists (select 1 from sessions m where m.session_id = %(session_id)s and m.ended_at is null)
   and (r.state = 'queued' or (r.state = 'waiting' and r.wakes > r.wakes_seen)
     or (r.state = 'running' and (r.claim = %(claim)s
       or not exists (select 1 from sessions s where s.session_id = r.session_id and s.ended_at is null))))
-returning r.run_id, r.org_id, r.play, r.input, r.options, r.attempt
+returning r.run_id, r.org_id, r.play, r.input, r.options, r.attempt, floor(extract(epoch from r.created_at) * 1000)::bigint,
+  r.crashes
 
 -- name: journal
 -- What the body did, in the order in which outcomes met it.

@@ -12,7 +12,7 @@ returning 1
 
 -- name: close
 -- Ends a life now: all its claims are free.
-update sessions set ended_at = now() where session_id = %(session_id)s and ended_at is null
+update sessions set ended_at = now(), closed = true where session_id = %(session_id)s and ended_at is null
 
 -- name: end_expired
 -- Ends lives whose time is up, but only after Postgres itself was up for one TTL.

@@ -10,20 +10,29 @@ where s.dataset_id = %(dataset_id)s and s.page = %(page)s and s.state = 'open'
     order by r.position limit 1) is null
 
 -- name: settle_page
--- The page, once none of its slices is open; counted in the same statement.
+-- The page, once none of its slices is open and none of its rows waits; counted in the same statement.
 with settled as (
   update pages p set state = 'settled'
-  where p.dataset_id = %(dataset_id)s and p.page = %(page)s and p.state in ('out', 'parked')
+  where p.dataset_id = %(dataset_id)s and p.page = %(page)s and p.state = 'out'
     and not exists (
       select 1 from slices s where s.dataset_id = p.dataset_id and s.page = p.page and s.state = 'open')
+    and (
+      select w.position from row_waits w
+      where w.dataset_id = p.dataset_id and w.position >= p.first_position and w.position < p.end_position
+      order by w.position limit 1) is null
   returning p.dataset_id)
 update datasets d set pages_settled = d.pages_settled + 1
 from settled where d.dataset_id = settled.dataset_id
 returning 1
 
 -- name: state
--- A dataset's state.
-select state from datasets where dataset_id = %(dataset_id)s
+-- A dataset's state, and whether a row of the page waits for what could park it.
+select d.state, (
+  select w.position from pages p join row_waits w
+    on w.dataset_id = p.dataset_id and w.position >= p.first_position and w.position < p.end_position
+  where p.dataset_id = d.dataset_id and p.page = %(page)s and p.state = 'out' and w.kind in ('sleep', 'event')
+  order by w.position limit 1) is not null
+from datasets d where d.dataset_id = %(dataset_id)s
 
 -- name: move_window
 -- As far as pages in flight allow; claimed_from keeps where it stood.
@@ -101,8 +110,13 @@ update runs r set wakes = r.wakes + 1 from resolved b where r.run_id = b.run_id 
 (select d.run_id, d.dataset_id, p.page
  from datasets d join pages p on p.dataset_id = d.dataset_id and p.state in ('out', 'parked')
  where d.state in ('seeding', 'running', 'failing') and (
-   not exists (
+   p.state = 'out' and not exists (
      select 1 from slices s where s.dataset_id = p.dataset_id and s.page = p.page and s.state = 'open')
+     and (
+       select w.position from row_waits w
+       where w.dataset_id = p.dataset_id and w.position >= p.first_position and w.position < p.end_position
+         and w.kind not in ('sleep', 'event')
+       order by w.position limit 1) is null
    or exists (
      select 1 from slices s
      where s.dataset_id = p.dataset_id and s.page = p.page and s.state = 'open'

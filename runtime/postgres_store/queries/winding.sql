@@ -34,6 +34,18 @@ insert into dataset_counts as c (dataset_id, session_id, cancelled)
 select %(dataset_id)s, '', count(*) from gone having count(*) > 0
 on conflict (dataset_id, session_id) do update set cancelled = c.cancelled + excluded.cancelled
 
+-- name: drop_waits
+-- What rows of these pages waited for that wait no more.
+delete from row_waits w where w.ctid = any(array(
+  select o.ctid
+  from pages p join datasets d on d.dataset_id = p.dataset_id and d.state in ('settled', 'failed', 'cancelled')
+  cross join lateral (
+    select x.ctid, r.state
+    from row_waits x join run_rows r on r.dataset_id = x.dataset_id and r.position = x.position
+    where x.dataset_id = p.dataset_id and x.position >= p.first_position and x.position < p.end_position
+    order by x.position offset 0) o
+  where p.dataset_id = %(dataset_id)s and p.page = any(%(pages)s::int[]) and o.state <> 'waiting'))
+
 -- name: settle_pages
 -- Those of these pages that have no open slice left, if the dataset has ended.
 with settled as (

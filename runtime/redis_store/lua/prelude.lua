@@ -26,6 +26,7 @@ local function see_epoch(now, nonce, keep_s, grace_ms, is_first)
   redis.call('SET', 'leases:epoch', epoch, 'EX', keep_s)
   if not is_first then
     redis.call('SET', 'leases:grace', epoch, 'PX', grace_ms)
+    redis.call('SET', 'pace:lost', whole(now), 'EX', 86400)
   end
   return epoch
 end

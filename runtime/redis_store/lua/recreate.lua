@@ -14,7 +14,7 @@ local back = 0
 redis.call('SET', KEYS[1], '1', 'PX', ARGV[3])
 for i, key in ipairs(split(ARGV[9])) do
   local name = 'lease:' .. key
-  if redis.call('EXISTS', name) == 0 then
+  if fences[i] ~= '0' and redis.call('EXISTS', name) == 0 then
     local state = batch == '' and 'queued' or 'dispatched'
     redis.call('HSET', name, 'session', session, 'fence', fences[i], 'state', state, 'batch', batch)
     redis.call('EXPIRE', name, ARGV[2])

@@ -6,11 +6,11 @@ from typing import Any
 import httpx
 import orjson
 import pytest
-import uvicorn
 
 from examples.execution_api.app import create_app
 from examples.execution_api.execution import ApiState
 from examples.execution_api.ledger import Ledger
+from examples.execution_api.server import ApiServer
 from runtime.execution_api.client import ExecutionApiClient
 from runtime.execution_api.exchange import ExecuteRequest
 from runtime.execution_api.tokens import StaticTokenSource
@@ -40,12 +40,10 @@ async def client(state: ApiState, limits: Limits) -> AsyncIterator[ExecutionApiC
 @pytest.fixture
 async def served(state: ApiState) -> AsyncIterator[str]:
     """The reference API behind a real socket, in this loop."""
-    config = uvicorn.Config(create_app(state), port=0, log_level="critical", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    server = ApiServer(state)
     task = asyncio.create_task(server.serve())
     await wait_until_async(lambda: server.started)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
+    yield f"http://127.0.0.1:{server.port}"
     state.reset()
     server.should_exit = True
     await task

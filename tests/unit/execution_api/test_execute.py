@@ -328,7 +328,7 @@ async def test_many_sends_share_few_connections(served: str) -> None:
 
     replies = await asyncio.gather(*(send(n) for n in range(60)))
     assert [reply.result["value"] for reply in replies] == [f"v:{n}" for n in range(60)]
-    stack = client._transport._own._transport  # type: ignore[union-attr]
+    stack = client._execution._own._transport  # type: ignore[union-attr]
     assert 0 < stack.idle_count <= 4  # type: ignore[union-attr]
     await wait_until_async(lambda: stack.idle_count == 0)  # type: ignore[union-attr]
     await client.close()

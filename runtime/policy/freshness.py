@@ -1,0 +1,65 @@
+"""Which stored receipt answers a call, and from which moment on one counts as fresh (DESIGN 8)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.model.call import ANY_AGE, Accepts
+from runtime.model.receipt import Receipt, ReceiptState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refresh:
+    """What a run wants made anew; `epoch_ms` is the moment the run was created, by the database's clock."""
+
+    epoch_ms: int = 0
+    tools: bool = False  # completed receipts from before the run don't answer
+    failed: bool = False  # nor do final failures from before it
+
+    @classmethod
+    def of(cls, options: dict[str, Any], epoch_ms: int) -> "Refresh":
+        """From a run's stored options."""
+        tools = bool(options.get("refresh_tools"))
+        return cls(epoch_ms=epoch_ms, tools=tools, failed=tools or bool(options.get("refresh_failed")))
+
+
+NO_REFRESH = Refresh()
+
+
+def accepts(refresh: Refresh, stale_after_s: float | None) -> Accepts:
+    """What a call of the run accepts. None = a receipt of any age; 0 = one made since the run began."""
+    ages_ms = [0.0] if refresh.tools else []
+    if stale_after_s is not None:
+        ages_ms.append(stale_after_s * 1000)
+    failed_ages_ms = [*ages_ms, 0.0] if refresh.failed else ages_ms
+    if not failed_ages_ms:
+        return ANY_AGE
+    return Accepts(
+        not_before_ms=_moment(refresh.epoch_ms, min(ages_ms)) if ages_ms else None,
+        failed_not_before_ms=_moment(refresh.epoch_ms, min(failed_ages_ms)),
+    )
+
+
+def answers(receipt: Receipt, *, run_id: str, accepts: Accepts) -> bool:
+    """Whether a caller is served by this receipt instead of by a new call. A run is served by what it produced."""
+    is_own = receipt.run_id == run_id
+    match receipt.state:
+        case ReceiptState.COMPLETED:
+            return is_own or is_since(receipt.produced_ms, accepts.not_before_ms)
+        case ReceiptState.FAILED:
+            return is_own or (
+                receipt.terminal and is_since(receipt.produced_ms, accepts.failed_not_before_ms)
+            )
+        case ReceiptState.UNKNOWN:
+            return is_own or receipt.terminal
+        case ReceiptState.DISPATCHED:
+            return False
+
+
+def is_since(produced_ms: int | None, moment_ms: int | None) -> bool:
+    """Whether a result is young enough; one of unknown age is only if every age is."""
+    return moment_ms is None or (produced_ms is not None and produced_ms >= moment_ms)
+
+
+def _moment(epoch_ms: int, age_ms: float) -> int:
+    return max(0, math.floor(epoch_ms - age_ms))

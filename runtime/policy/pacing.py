@@ -1,0 +1,118 @@
+"""Pacing arithmetic: rules -> meters, and from meters how wide a lane may work. Pure.
+
+A meter spreads its rule evenly (a token bucket paced below the rate, which gives every ticket its moment) and
+bounds what was really sent in two sliding windows: the rule's own, and a tenth of it against clumps.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from runtime.model.tool import Counts, PacingRule
+from runtime.policy.limits import Limits
+
+PARTS = 10  # a clump is judged in this part of a window
+LOG_SLOTS = 256  # sends nearer together than this part of a window are remembered as one, at the later time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meter:
+    """One rule as numbers. Times in microseconds, tokens in what the rule counts."""
+
+    name: str
+    interval_us: float  # between two tokens at the full rate
+    unit: int  # most that one request takes
+    burst: float  # saved up beyond one unit
+    window_us: int
+    window_limit: float
+    part_us: int
+    part_limit: float
+    counts_items: bool
+
+    @property
+    def capacity(self) -> float:
+        return self.unit + self.burst
+
+    def cost(self, items: int) -> int:
+        """Tokens of a request with so many items."""
+        return min(items, self.unit) if self.counts_items else 1
+
+    def encoded(self) -> str:
+        """As the scripts read it."""
+        fields = (
+            self.name,
+            repr(float(self.interval_us)),
+            self.unit,
+            repr(float(self.burst)),
+            self.window_us,
+            repr(float(self.window_limit)),
+            self.part_us,
+            repr(float(self.part_limit)),
+            "1" if self.counts_items else "0",
+        )
+        return ":".join(str(field) for field in fields)
+
+
+def merged(declared: Iterable[PacingRule], defaults: Iterable[PacingRule]) -> tuple[PacingRule, ...]:
+    """The tool's rules, and the lane's for what the tool leaves open (a rule is known by what it counts, and when)."""
+    rules = {(rule.counts, rule.per_ms): rule for rule in defaults}
+    for rule in declared:
+        rules[rule.counts, rule.per_ms] = rule
+    return tuple(rules[key] for key in sorted(rules, key=lambda key: (key[1], key[0])))
+
+
+def meters(rules: Iterable[PacingRule], max_batch_size: int, limits: Limits) -> tuple[Meter, ...]:
+    """One meter a rule."""
+    return tuple(_meter(rule, max_batch_size, limits) for rule in rules)
+
+
+def _meter(rule: PacingRule, max_batch_size: int, limits: Limits) -> Meter:
+    # Less than one in its time is one in a longer time.
+    limit = max(1.0, rule.limit)
+    window_us = math.ceil(rule.per_ms * 1000 * (limit / rule.limit))
+    is_items = rule.counts is Counts.ITEMS
+    unit = _even_batch(limit, max_batch_size) if is_items else 1
+    # The last of a burst is left to the wire: requests may arrive nearer together than they left.
+    burst = max(0.0, rule.burst - limits.pacing_wire_slack)
+    return Meter(
+        name=f"{rule.counts.value}-{rule.per_ms:g}",
+        interval_us=window_us / (limit * limits.pacing_share),
+        unit=unit,
+        burst=burst,
+        window_us=window_us,
+        window_limit=limit + burst,
+        part_us=window_us // PARTS,
+        part_limit=max(float(unit), limit / PARTS) + max(unit, limits.pacing_wire_slack) + burst,
+        counts_items=is_items,
+    )
+
+
+def _even_batch(limit: float, max_batch_size: int) -> int:
+    """The largest batch of which whole ones fill a window: others would leave a part of every window unused."""
+    batches = math.ceil(limit / max_batch_size)
+    return max(1, min(max_batch_size, math.floor(limit / batches)))
+
+
+def requests_per_s(metered: Sequence[Meter]) -> float | None:
+    """The rate that the strictest meter allows when requests are full; None without meters."""
+    rates = [1e6 / (meter.interval_us * meter.cost(meter.unit)) for meter in metered]
+    return min(rates, default=None)
+
+
+def parallelism(
+    metered: Sequence[Meter], *, is_scalar: bool, latency_ms: float, groups: int, limits: Limits
+) -> int:
+    """Requests in line or on the wire per process: what the rate keeps busy at this latency, and half more.
+
+    Without a rule: `groups` for batches (few permits fill them), more where every request carries one call.
+    """
+    rate = requests_per_s(metered)
+    if rate is None:
+        return max(groups, limits.scalar_groups_per_lane) if is_scalar else groups
+    busy = math.ceil(rate * latency_ms / 1000 * limits.parallelism_share)
+    return max(limits.groups_per_lane, min(busy, limits.groups_per_lane_max))
+
+
+def smoothed_ms(before_ms: float | None, seen_ms: float, weight: float = 0.2) -> float:
+    """A running mean of latencies."""
+    return seen_ms if before_ms is None else before_ms + weight * (seen_ms - before_ms)

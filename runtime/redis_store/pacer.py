@@ -1,0 +1,239 @@
+"""The fleet's Pacer: tickets of a rate scope from Redis, and so many of them in line per process."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from redis.asyncio import Redis
+
+from runtime.engine.plain_pacer import PlainPacer, PlainTicket
+from runtime.errors import ServiceUnreachableError
+from runtime.model.rate_scope import LanePacing, RateScope
+from runtime.policy import pacing
+from runtime.policy.limits import Limits
+from runtime.ports import Clock
+from runtime.redis_store.pacer_asks import Gathered
+from runtime.redis_store.pacer_scripts import Ask, Pace, PacerScripts, PaceSnapshot, Verdict
+
+log = structlog.get_logger()
+
+
+class RedisPacer:
+    """One session's tickets. `lane_pacing(lane)` is what the lane table says."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        limits: Limits,
+        clock: Clock,
+        *,
+        session_id: str,
+        lane_pacing: Callable[[str], LanePacing],
+        scripts: PacerScripts | None = None,
+    ) -> None:
+        self.scripts = scripts or PacerScripts(redis, limits)
+        self.limits = limits
+        self.clock = clock
+        self.session_id = session_id
+        self._lane_pacing = lane_pacing
+        self._paces: dict[RateScope, Pace] = {}
+        self._latency_ms: dict[str, float] = {}
+        self._widths: dict[str, int] = {}
+        self._places = PlainPacer(lambda name: self._widths.get(name, limits.groups_per_lane), limits.groups)
+        self._succeeded_ms: dict[Pace, float] = {}
+        self._holding: dict[str, Pace] = {}  # tickets with a concurrency slot
+        self._unfreed: dict[str, Pace] = {}  # what an unreachable Redis kept
+        self.reserving: Gathered[tuple[str, int], float] = Gathered(self.scripts.reserve, limits.pacing_asks)
+        self.confirming: Gathered[Ask, Verdict] = Gathered(self._confirm, limits.pacing_asks)
+        self.leaving: Gathered[tuple[str, float], None] = Gathered(self._sent, limits.pacing_asks)
+        self._freeing: Gathered[str, None] = Gathered(self._free, limits.pacing_asks)
+
+    async def reserve(self, scope: RateScope, items: int) -> "RedisTicket":
+        """A ticket that isn't in line yet: `due` does that."""
+        pace = self.pace(scope)
+        name = _line_name(scope)
+        self._widths[name] = self._width(pace, name)
+        return RedisTicket(self, pace, name, self._places.place(name), items)
+
+    def pace(self, scope: RateScope) -> Pace:
+        """The scope with its lane's defaults, as meters."""
+        known = self._paces.get(scope)
+        if known is None:
+            lane = self._lane_pacing(scope.lane)
+            rules = pacing.merged(scope.rules, lane.rules)
+            known = self._paces[scope] = Pace(
+                scope=scope,
+                meters=pacing.meters(rules, scope.max_batch_size, self.limits),
+                concurrency=scope.concurrency or lane.concurrency or 0,
+            )
+        return known
+
+    async def snapshot(self, scope: RateScope) -> PaceSnapshot:
+        """What the scope is up to, fleet wide."""
+        return await self.scripts.snapshot(self.pace(scope))
+
+    async def renew(self) -> None:
+        """With every heartbeat: free again what could not be freed, put back slots that Redis lost."""
+        unfreed, self._unfreed = self._unfreed, {}
+        for ticket_id, pace in unfreed.items():
+            self._freeing.ask(pace, ticket_id)
+        by_pace: dict[Pace, list[str]] = {}
+        for ticket_id, pace in self._holding.items():
+            by_pace.setdefault(pace, []).append(ticket_id)
+        for pace, ticket_ids in by_pace.items():
+            await self.scripts.restore(pace, self.session_id, ticket_ids)
+
+    async def idle(self) -> None:
+        """Returns when no script of ours is on its way."""
+        await self.leaving.idle()
+        await self._freeing.idle()
+
+    def in_use(self, scope: RateScope) -> int:
+        """Places of this process in use."""
+        return self._places.in_use(_line_name(scope))
+
+    # ---- for its tickets
+
+    def granted(self, ticket_id: str, pace: Pace) -> None:
+        if pace.concurrency:
+            self._holding[ticket_id] = pace
+
+    def ended(self, ticket_id: str, pace: Pace) -> None:
+        """The ticket's tokens and slot go back, in the background."""
+        self._holding.pop(ticket_id, None)
+        self._freeing.ask(pace, ticket_id)
+
+    def took(self, name: str, latency_ms: float) -> None:
+        self._latency_ms[name] = pacing.smoothed_ms(self._latency_ms.get(name), latency_ms)
+
+    async def limited(self, pace: Pace, retry_after_ms: float | None) -> float:
+        closed_ms = await self.scripts.limited(
+            pace, f"r{uuid4().hex}", retry_after_ms, self.limits.retry_fallback_ms
+        )
+        log.warning(
+            "rate limited",
+            action="pacer.limited",
+            lane=pace.scope.lane,
+            provider=pace.scope.provider,
+            asked_ms=retry_after_ms,
+            closed_ms=round(closed_ms),
+        )
+        return closed_ms
+
+    async def succeeded(self, pace: Pace) -> None:
+        """A lowered rate recovers; asked at most once a while."""
+        now_ms = self.clock.now_ms()
+        last_ms = self._succeeded_ms.get(pace)
+        if last_ms is None or now_ms - last_ms >= self.limits.pacing_recover_ms:
+            self._succeeded_ms[pace] = now_ms
+            await self.scripts.succeeded(pace)
+
+    async def _confirm(self, pace: Pace, asks: Sequence[Ask]) -> list[Verdict]:
+        return await self.scripts.confirm(pace, self.session_id, asks)
+
+    async def _sent(self, pace: Pace, tickets: Sequence[tuple[str, float]]) -> list[None]:
+        try:
+            await self.scripts.sent(pace, tickets)
+        except ServiceUnreachableError as error:
+            log.warning("late requests not told", action="pacer.sent", error=str(error))
+        return [None] * len(tickets)
+
+    async def _free(self, pace: Pace, ticket_ids: Sequence[str]) -> list[None]:
+        try:
+            await self.scripts.free(pace, ticket_ids)
+        except ServiceUnreachableError as error:
+            log.warning("tickets not freed", action="pacer.free", tickets=len(ticket_ids), error=str(error))
+            self._unfreed |= dict.fromkeys(ticket_ids, pace)
+        return [None] * len(ticket_ids)
+
+    def _width(self, pace: Pace, name: str) -> int:
+        return pacing.parallelism(
+            pace.meters,
+            is_scalar=pace.scope.max_batch_size == 1,
+            latency_ms=self._latency_ms.get(name, 0.0),
+            groups=self._lane_pacing(pace.scope.lane).groups,
+            limits=self.limits,
+        )
+
+
+class RedisTicket:
+    """A place in this process's line, then a moment in the fleet's."""
+
+    def __init__(self, pacer: RedisPacer, pace: Pace, name: str, place: PlainTicket, items: int) -> None:
+        self._pacer = pacer
+        self._pace = pace
+        self._name = name
+        self._place = place
+        self._items = items
+        self._id = uuid4().hex
+        self._asked: asyncio.Future[Any] | None = None
+        self._granted_ms: float | None = None
+        self._confirming_ms = 0.0
+        self._is_known = False  # to Redis
+        self._factor = 1.0
+        self._freed = False
+
+    async def due(self) -> None:
+        """Returns at this ticket's moment, as far as it is known."""
+        await self._place.due()
+        if self._pace.is_open:
+            return  # closed or not is told at the confirmation
+        self._is_known = True
+        self._asked = asked = self._pacer.reserving.ask(self._pace, (self._id, max(1, self._items)))
+        wait_ms = await asyncio.shield(asked)
+        if wait_ms > 0:
+            await self._pacer.clock.sleep(wait_ms)
+
+    async def confirm(self, most: int, *, whole: bool = False) -> tuple[int, float]:
+        """(items to send now, 0), or (0, ms to wait) in its place. `whole`: all of `most` or none."""
+        self._confirming_ms = self._pacer.clock.now_ms()
+        ask = Ask(ticket_id=self._id, least=most if whole else 0, most=most)
+        self._asked = asked = self._pacer.confirming.ask(self._pace, ask)
+        verdict = await asyncio.shield(asked)
+        self._factor = verdict.factor
+        self._is_known = self._is_known or not verdict.items
+        if verdict.items:
+            self._granted_ms = self._pacer.clock.now_ms()
+            if not self._freed:
+                self._pacer.granted(self._id, self._pace)
+        return verdict.items, verdict.wait_ms
+
+    def sent(self) -> None:
+        """The request leaves now; if that is late, it counts from now."""
+        late_ms = self._pacer.clock.now_ms() - self._confirming_ms
+        if self._pace.meters and late_ms > self._pacer.limits.pacing_late_ms:
+            self._asked = self._pacer.leaving.ask(self._pace, (self._id, late_ms))
+
+    async def limited(self, retry_after_ms: float | None) -> None:
+        """The provider answered 429."""
+        await self._pacer.limited(self._pace, retry_after_ms)
+
+    async def succeeded(self) -> None:
+        """The provider answered."""
+        if self._factor < 1:
+            await self._pacer.succeeded(self._pace)
+
+    def free(self) -> None:
+        if self._freed:
+            return
+        self._freed = True
+        self._place.free()
+        if self._granted_ms is not None:
+            self._pacer.took(self._name, self._pacer.clock.now_ms() - self._granted_ms)
+        if not self._is_known:
+            return
+        if self._asked is not None and not self._asked.done():
+            # What was asked last may still be on its way: freed only behind it.
+            self._asked.add_done_callback(lambda asked: self._end(asked.cancelled() or asked.exception()))
+        else:
+            self._end(None)
+
+    def _end(self, _seen: object) -> None:
+        self._pacer.ended(self._id, self._pace)
+
+
+def _line_name(scope: RateScope) -> str:
+    shape = "scalar" if scope.max_batch_size == 1 else "batch"
+    return f"{scope.lane}\0{scope.org_id}\0{scope.provider}\0{shape}"

@@ -1,0 +1,69 @@
+"""What many tickets of one turn of the loop ask of one script goes in one message."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from runtime.redis_store.pacer_scripts import Pace
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class Gathered(Generic[A, R]):
+    """`run` answers a list, aligned. An asker that is cancelled leaves its ask behind, answered to nobody."""
+
+    def __init__(self, run: Callable[[Pace, Sequence[A]], Awaitable[Sequence[R]]], most: int) -> None:
+        self._run = run
+        self._most = most
+        self._pending: dict[Pace, list[tuple[A, asyncio.Future[R]]]] = {}
+        self._tasks: set[asyncio.Task[Sequence[R]]] = set()
+
+    def ask(self, pace: Pace, what: A) -> "asyncio.Future[R]":
+        """Done when the script has answered; raises what the script raised."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[R] = loop.create_future()
+        answer.add_done_callback(_seen)
+        pending = self._pending.setdefault(pace, [])
+        pending.append((what, answer))
+        if len(pending) == 1:
+            loop.call_soon(self._send, pace)
+        elif len(pending) >= self._most:
+            self._send(pace)
+        return answer
+
+    async def idle(self) -> None:
+        """Returns when everything asked so far is answered."""
+        while self._pending or self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.sleep(0)
+
+    def _send(self, pace: Pace) -> None:
+        pending = self._pending.pop(pace, [])
+        if pending:
+            task = asyncio.get_running_loop().create_task(self._run_all(pace, [what for what, _ in pending]))
+            self._tasks.add(task)
+            task.add_done_callback(lambda done: self._answer(done, [answer for _, answer in pending]))
+
+    async def _run_all(self, pace: Pace, asked: list[A]) -> Sequence[R]:
+        return await self._run(pace, asked)
+
+    def _answer(self, done: "asyncio.Task[Sequence[R]]", waiting: "list[asyncio.Future[R]]") -> None:
+        self._tasks.discard(done)
+        error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        values = done.result() if error is None else ()
+        for position, answer in enumerate(waiting):
+            if answer.done():
+                continue
+            if error is None:
+                answer.set_result(values[position])
+            elif isinstance(error, asyncio.CancelledError):
+                answer.cancel()
+            else:
+                answer.set_exception(error)
+
+
+def _seen(answer: "asyncio.Future[R]") -> None:
+    """An asker may be gone when the answer is an error."""
+    if not answer.cancelled():
+        answer.exception()
