@@ -36,8 +36,10 @@ format: $(STAMP) ## format and mend what can be mended
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+BENCHES := $(basename $(notdir $(shell grep -l '^if __name__' bench/*.py)))
 bench: $(STAMP) ## one benchmark; BENCH=name
-	@$(if $(BENCH),$(PY) -m bench.$(BENCH) $(ARGS),echo "name a benchmark: make bench BENCH=name" >&2; exit 2)
+	@if [ -n "$(BENCH)" ] && [ -n "$(filter $(BENCH),$(BENCHES))" ]; then $(PY) -m bench.$(BENCH) $(ARGS); \
+	else echo "name a benchmark: make bench BENCH=name, one of: $(BENCHES)" >&2; exit 2; fi
 
 clean: ## remove .venv and .playlane
 	rm -rf $(VENV) .playlane

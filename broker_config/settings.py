@@ -3,7 +3,7 @@
 What they don't say is read from the file of a running `make up`, then from `.env`.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, SecretStr, field_validator
@@ -40,7 +40,7 @@ class Settings(BaseSettings):
     )
     limits: dict[str, Any] = Field(default_factory=dict, description="JSON object of limits to override")
     faults: str = Field(default="", description="fault points, for tests only")
-    log_level: str = Field(default="INFO")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO")
     log_json: bool = Field(default=False)
 
     @field_validator("play_modules", "lanes", mode="before")
@@ -55,6 +55,14 @@ class Settings(BaseSettings):
     def _redis_scheme(cls, value: SecretStr) -> SecretStr:
         if urlsplit(value.get_secret_value()).scheme not in ("redis", "rediss"):
             raise ValueError("must begin with redis:// or rediss://")
+        return value
+
+    @field_validator("execution_api_url")
+    @classmethod
+    def _http_scheme(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise ValueError("must be an origin such as https://api.example.com")
         return value
 
     @property

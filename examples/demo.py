@@ -157,7 +157,7 @@ def demo_stack(counts: Counts | None = None, env: Mapping[str, str] | None = Non
             quiet=True,
             logs=logs,
             # Flower listens on this machine only, for as long as the demo runs.
-            env={"FLOWER_UNAUTHENTICATED_API": "true", **(env or {})},
+            env=env or {},
         )
         supervisor.start_watching()
         print(f"Flower on {ports.flower_url}, logs in {logs}")

@@ -93,11 +93,11 @@ class PlayClient:
             time.sleep(min(poll_s, left_s))
         return status
 
-    def sheet(self, play: str, namespace: str) -> Iterator[SheetRow]:
-        """All rows of a sheet of this org in key order, read page by page."""
+    def sheet(self, play: str, namespace: str, *, org_id: str | None = None) -> Iterator[SheetRow]:
+        """All rows of a sheet of the org in key order, read page by page."""
         after = ""
         while page := self._reader().sheet_page(
-            self.org_id, play, namespace, after, self._limits.client_sheet_rows
+            org_id or self.org_id, play, namespace, after, self._limits.client_sheet_rows
         ):
             yield from page
             after = page[-1].row_key

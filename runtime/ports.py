@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 from runtime.model.call import Answer, Call, Usage
@@ -18,7 +19,8 @@ from runtime.model.page import PageOut
 from runtime.model.physical_request import PhysicalReply, PhysicalRequest
 from runtime.model.rate_scope import RateScope
 from runtime.model.receipt import Receipt
-from runtime.model.row import FinishedRow, WokenPage
+from runtime.model.row import FinishedRow
+from runtime.model.row_wait import WokenPage
 from runtime.model.run import ClaimedRun, NewRun, RunFacts, RunPoll, RunState
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.model.tool import ToolMetadata
@@ -81,6 +83,10 @@ class RunStore(Protocol):
 
     async def arm_timer(self, run_id: str, attempt: int, op_key: str, delay_s: float) -> None:
         """Create the boundary due `delay_s` from now, unless it exists; resolved by `poll` and sweeps."""
+        ...
+
+    async def rest(self, run_id: str, attempt: int, op_key: str, delay_s: float) -> None:
+        """Wake the run `delay_s` from now, if it is suspended then; asked again, it counts anew from there."""
         ...
 
     async def cancel_boundary(self, run_id: str, attempt: int, op_key: str) -> None:
@@ -363,8 +369,12 @@ class Clock(Protocol):
 class Ticket(Protocol):
     """A reserved moment to send; `free` gives its place back exactly once."""
 
-    async def due(self) -> None:
-        """Returns at the moment that was reserved."""
+    async def due(self, hold_ms: float = inf) -> float:
+        """0 at the moment that was reserved; or how long it is till then, at once, if that is longer than `hold_ms`."""
+        ...
+
+    def spacing_ms(self, items: int) -> float:
+        """How far apart requests of so many items go at the scope's rate; 0 if it has no rule."""
         ...
 
     async def confirm(self, most: int, *, whole: bool = False) -> tuple[int, float]:

@@ -1,10 +1,13 @@
 """The Celery app. Settings are read when the configuration is first needed, not at import."""
 
+import sys
 from typing import Any
 
 from celery import Celery
+from celery.signals import worker_init
 from kombu.entity import Queue
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from broker_config.celery_config import celery_settings
 from broker_config.settings import Settings
@@ -15,6 +18,8 @@ def load_settings(**overrides: Any) -> Settings:
     """Settings from the environment; raises BadInputError with one line per problem."""
     try:
         return Settings(**overrides)
+    except SettingsError as error:
+        raise BadInputError(f"settings can't be read: {error}; PLAYLANE_LIMITS is a JSON object") from None
     except ValidationError as error:
         lines = [_problem(problem["loc"], problem["msg"]) for problem in error.errors()]
         raise BadInputError("settings are not complete:\n  " + "\n  ".join(lines)) from None
@@ -41,4 +46,15 @@ app.add_defaults(_configuration)
 
 def consume(queues: tuple[str, ...]) -> None:
     """Make this process's worker consume exactly `queues`."""
+    worker_init.disconnect(_refuse_foreign_worker)
     app.conf.task_queues = [Queue(name, routing_key=name) for name in queues]
+
+
+@worker_init.connect
+def _refuse_foreign_worker(**_: object) -> None:
+    """A worker started by Celery's own command has no session, and its queues may mix: it must not consume."""
+    sys.stderr.write(
+        "error: playlane's workers are started with `playlane worker ROLE` (control, plays, rows or lanes), "
+        "not with celery's own command: each needs a session, and lane queues a process of their own\n"
+    )
+    sys.exit(2)

@@ -8,7 +8,8 @@ import secrets
 import socket
 import sys
 import threading
-from typing import Any
+import warnings
+from typing import Any, NoReturn
 
 import psycopg
 import structlog
@@ -20,12 +21,13 @@ from runtime.postgres_store.sessions import renew_sync
 from runtime.redis_store.heartbeat import HeartbeatKey
 from workers.app import app, consume, load_settings
 from workers.renewal import RenewalThread
-from workers.wiring import WorkerProcess, load_plays, process, set_role
+from workers.wiring import WorkerProcess, limits_of, load_plays, process, set_role
 
 log = structlog.get_logger()
 CONCURRENCY = {"control": 8, "plays": 8, "rows": 32, "lanes": 1}
 LANE_PREFETCH = 64
 GC_THRESHOLD = 20_000
+EXIT_NOT_STARTED = 3
 
 
 def run_worker(
@@ -37,11 +39,14 @@ def run_worker(
     queues = queues_of_role(role, lanes or settings.lanes)
     refuse_mixed(queues)
     load_plays(settings)
+    limits_of(settings)
     set_role(role)
     consume(queues)
     if role == "lanes":
         app.conf.worker_disable_prefetch = False
         app.conf.worker_prefetch_multiplier = LANE_PREFETCH
+    # Said once, in the README: which account runs workers is the operator's choice.
+    warnings.filterwarnings("ignore", message=".*superuser privileges.*")
     _connect_signals(role)  # before the worker is made: it is told of its start while it is made
     worker = app.Worker(
         hostname=f"{name or role}@{socket.gethostname()}",
@@ -217,13 +222,33 @@ class Life:
         os._exit(1)
 
 
+def _begin(role: str) -> Life:
+    """Celery swallows what a handler raises; a worker without a session must not go on to "ready"."""
+    try:
+        life = Life(process())
+        life.begin()
+    except PlaylaneError as error:
+        _end_start_up(role, str(error))
+    except (TimeoutError, OSError) as error:
+        _end_start_up(role, f"a server did not answer in time ({type(error).__name__}: {error})")
+    except Exception as error:
+        log.exception("start-up failed", action="process.start")
+        _end_start_up(role, f"{type(error).__name__}: {error}")
+    return life
+
+
+def _end_start_up(role: str, why: str) -> NoReturn:
+    sys.stderr.write(f"error: the {role} worker can't start: {why}\n")
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(EXIT_NOT_STARTED)
+
+
 def _connect_signals(role: str) -> None:
     lives: list[Life] = []
 
     def on_init(**_: Any) -> None:
-        life = Life(process())
-        lives.append(life)
-        life.begin()
+        lives.append(_begin(role))
 
     def on_ready(**_: Any) -> None:
         sys.stdout.write(f"playlane ready role={role}\n")

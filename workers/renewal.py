@@ -98,7 +98,9 @@ class RenewalThread:
         elif verdict is Renewal.EXIT_STALLED:
             self._exit(EXIT_LOOP_STALLED, f"the loop hasn't turned for {stalled_s:.0f} s: {self._blocker()}")
         elif verdict is Renewal.EXIT_ZOMBIES:
-            self._exit(EXIT_ZOMBIES, "too many tasks of plays outlived their cancellation; a fresh process has none")
+            self._exit(
+                EXIT_ZOMBIES, "too many tasks of plays outlived their cancellation; a fresh process has none"
+            )
         elif verdict is Renewal.EXIT_LOST:
             self._exit(EXIT_SESSION_LOST, "this session was ended: it did not renew in time")
 

@@ -12,8 +12,16 @@ log = structlog.get_logger()
 
 def run_slice_once(process: WorkerProcess, run_id: str, dataset_id: int, page: int, number: int) -> None:
     """Run the slice if it is free. Errors give it back; a fatal one ends its run first."""
+    slice_id = SliceId(dataset_id=dataset_id, page=page, slice=number)
+    if slice_id.is_suspect:
+        process.suspects.run(lambda: _run_once(process, run_id, slice_id))
+    else:
+        _run_once(process, run_id, slice_id)
+
+
+def _run_once(process: WorkerProcess, run_id: str, slice_id: SliceId) -> None:
     slices = process.slices
-    taken = process.call(slices.take(run_id, SliceId(dataset_id=dataset_id, page=page, slice=number)))
+    taken = process.call(slices.take(run_id, slice_id))
     if taken is None:
         return
     try:
@@ -27,8 +35,9 @@ def run_slice_once(process: WorkerProcess, run_id: str, dataset_id: int, page: i
     except RunFatalError as error:
         _end_if_fatal(process, taken, error)
         raise
-    if end != SliceEnd.ENDED:
-        process.call(process.settling.settle(run_id, dataset_id, page))
+    process.call(process.settling.settle(run_id, slice_id.dataset_id, slice_id.page))
+    if end == SliceEnd.WAITS:
+        process.call(process.settling.wake())
 
 
 def _end_if_fatal(process: WorkerProcess, taken: TakenSlice, error: BaseException) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from typing import Any, TypeVar
@@ -41,7 +42,7 @@ from runtime.model.rate_scope import LanePacing
 from runtime.model.slice import TakenSlice
 from runtime.model.tool import Counts, PacingRule
 from runtime.play import plays
-from runtime.policy.limits import Limits
+from runtime.policy.limits import DEFAULT_LIMITS, Limits
 from runtime.ports import Fault
 from runtime.postgres_store.datasets import PostgresDatasets
 from runtime.postgres_store.pool import open_pool
@@ -58,16 +59,26 @@ from runtime.redis_store.pacer import RedisPacer
 from workers.app import app, load_settings
 from workers.loop import BackgroundLoop
 from workers.publishing import CeleryPublisher
+from workers.suspects import SuspectLine
 
 T = TypeVar("T")
 log = structlog.get_logger()
 
 
 def limits_of(settings: Settings) -> Limits:
-    """The policy's limits with the deployment's overrides; an unknown name is refused."""
-    unknown = set(settings.limits) - {field.name for field in fields(Limits)}
-    if unknown:
-        raise BadInputError(f"PLAYLANE_LIMITS names no limit of ours: {', '.join(sorted(unknown))}")
+    """The policy's limits with the deployment's overrides; unknown names and impossible values are refused."""
+    kinds = {field.name: type(getattr(DEFAULT_LIMITS, field.name)) for field in fields(Limits)}
+    for name, value in settings.limits.items():
+        if name not in kinds:
+            near = get_close_matches(name, kinds, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise BadInputError(f"PLAYLANE_LIMITS: there is no limit {name!r}{hint}")
+        if kinds[name] in (int, float) and (
+            isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0
+        ):
+            raise BadInputError(f"PLAYLANE_LIMITS: {name} must be a number above 0, not {value!r}")
+        if kinds[name] is int and value != int(value):
+            raise BadInputError(f"PLAYLANE_LIMITS: {name} must be a whole number, not {value!r}")
     return Limits(**settings.limits)
 
 
@@ -262,6 +273,10 @@ class WorkerProcess:
             limits=self.limits,
             fault=self.fault,
         )
+
+    @cached_property
+    def suspects(self) -> SuspectLine:
+        return SuspectLine(self.limits.suspects_in_line)
 
     @cached_property
     def recovery(self) -> Recovery:

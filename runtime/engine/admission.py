@@ -32,8 +32,9 @@ class RunAdmission:
         await self._publisher.resume([run.run_id])
 
     async def refuse(self, run: NewRun, error: dict[str, Any]) -> None:
-        """A new run ends as failed with the reason; an existing one is left alone."""
-        await self._runs.refuse(run, error)
+        """A new run ends as failed with the reason; one that its sender stored is judged by a play worker at once."""
+        if not await self._runs.refuse(run, error):
+            await self._publisher.resume([run.run_id])
 
     async def cancel(self, run_id: str) -> RunState | None:
         """End the run as cancelled if it hasn't ended."""

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import itertools
 from asyncio import events
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -217,9 +217,11 @@ class Body:
     def has_waits(self) -> bool:
         return any(asked.op.kind.is_wait for asked in self._asked.values())
 
-    def only_waits(self) -> bool:
-        """Whether all that the body asks for are durable waits."""
-        return bool(self._asked) and all(asked.op.kind.is_wait for asked in self._asked.values())
+    def only_waits(self, resting: Container[str] = ()) -> bool:
+        """Whether all that the body asks for are durable waits, or `resting`."""
+        return bool(self._asked) and all(
+            asked.op.kind.is_wait or key in resting for key, asked in self._asked.items()
+        )
 
     def check_alive(self) -> None:
         """Raise PlayDeadlockError if the idle body waits for nothing that can happen."""

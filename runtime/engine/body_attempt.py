@@ -18,7 +18,7 @@ from runtime.engine.outcomes import error_of, is_fatal, run_error
 from runtime.engine.run_result import result_json
 from runtime.errors import JournalLimitError, JsonValueError, RunFatalError
 from runtime.model import json_value
-from runtime.model.operation import JournalEntry, Op
+from runtime.model.operation import JournalEntry, Op, Resting
 from runtime.model.run import ClaimedRun, RunState
 from runtime.play import PlayDefinition
 from runtime.policy.limits import Limits
@@ -27,6 +27,7 @@ from runtime.ports import Fault, LogLine, LoopBridge, RunStore
 log = structlog.get_logger()
 
 Outcome = dict[str, Any]
+Performed = Outcome | Resting | None
 
 
 class DriveEnd(StrEnum):
@@ -58,8 +59,9 @@ class Attempt:
         self._ports = ports
         self._limits = ports.limits
         self._body = Body(play, run.input, make_ctx=PlayContext, limits=ports.limits)
-        self._flights: dict[str, Future[Outcome | None]] = {}
-        self._landed: queue.SimpleQueue[tuple[str, Future[Outcome | None]]] = queue.SimpleQueue()
+        self._flights: dict[str, Future[Performed]] = {}
+        self._landed: queue.SimpleQueue[tuple[str, Future[Performed]]] = queue.SimpleQueue()
+        self._resting: dict[str, float] = {}  # operation -> when to perform it again
         self._seq = 0
         self._journal_bytes = 0
         self._at_ms = 0
@@ -94,7 +96,7 @@ class Attempt:
 
     def _turn(self) -> DriveEnd | None:
         self._give_up()
-        for op in self._body.take_fresh():
+        for op in [*self._body.take_fresh(), *self._rested()]:
             self._begin(op)
         self._write_logs()
         self._body.check_alive()
@@ -113,9 +115,17 @@ class Attempt:
         self._flights[op.key] = flight
         flight.add_done_callback(lambda landed, key=op.key: self._landed.put((key, landed)))
 
+    def _rested(self) -> list[Op]:
+        now_s = time.monotonic()
+        due = [key for key, due_s in self._resting.items() if due_s <= now_s]
+        for key in due:
+            del self._resting[key]
+        return [self._body.op(key) for key in due if self._body.asks(key)]
+
     def _give_up(self) -> None:
         abandoned = self._body.take_abandoned()
         for op in abandoned:
+            self._resting.pop(op.key, None)
             flight = self._flights.pop(op.key, None)
             if flight is not None:
                 flight.cancel()
@@ -132,11 +142,13 @@ class Attempt:
             if flight.cancelled():
                 continue
             outcome = flight.result()
-            if outcome is not None and self._body.asks(key):
+            if isinstance(outcome, Resting):
+                self._resting[key] = time.monotonic() + outcome.due_ms / 1000
+            elif outcome is not None and self._body.asks(key):
                 ready[key] = outcome
         return ready
 
-    def _wait_landed(self) -> Iterable[tuple[str, "Future[Outcome | None]"]]:
+    def _wait_landed(self) -> Iterable[tuple[str, "Future[Performed]"]]:
         has_waits = self._body.has_waits()
         try:
             yield self._landed.get(
@@ -229,7 +241,7 @@ class Attempt:
     def _rest(self) -> DriveEnd | None:
         """Nothing is ready: give the slot up if only waits are left, or if the process is stopping."""
         draining = self._ports.draining()
-        if self._flights or not self._body.only_waits():
+        if self._flights or not self._body.only_waits(self._resting):
             self._idle_since_s = None
             return self._release() if draining else None
         now_s = time.monotonic()

@@ -8,7 +8,13 @@ import structlog
 from runtime.engine.body_attempt import Attempt, BodyPorts, DriveEnd
 from runtime.engine.operations import Operations
 from runtime.engine.outcomes import run_error
-from runtime.errors import OwnershipLostError, ServiceUnreachableError, UnknownPlayError
+from runtime.errors import (
+    OwnershipLostError,
+    PlaylaneError,
+    ServiceUnreachableError,
+    UnknownPlayError,
+    WorkerDiedError,
+)
 from runtime.model.run import ClaimedRun, RunState
 from runtime.play import PlayRegistry, plays
 from runtime.policy.limits import Limits
@@ -64,13 +70,15 @@ class BodyRunner:
         return end
 
     def _drive(self, run: ClaimedRun) -> DriveEnd:
+        if run.crashes >= self._ports.limits.run_crashes:
+            return self._refuse(run, _died(run))
         try:
             play = self._registry.find(run.play)
         except UnknownPlayError as error:
             return self._refuse(run, error)
         return Attempt(run, play, self._ports).run()
 
-    def _refuse(self, run: ClaimedRun, error: UnknownPlayError) -> DriveEnd:
+    def _refuse(self, run: ClaimedRun, error: PlaylaneError) -> DriveEnd:
         ports = self._ports
         work = ports.runs.end(
             run.run_id, run.attempt, RunState.FAILED, result=None, error=run_error(error, "")
@@ -95,3 +103,11 @@ class BodyRunner:
                 time.sleep(limits.release_delay_s)
             else:
                 return
+
+
+def _died(run: ClaimedRun) -> WorkerDiedError:
+    return WorkerDiedError(
+        f'{run.crashes} worker processes died one after the other while they ran the body of play "{run.play}", '
+        "without any progress: it is not run again. Look for what kills or blocks a process in the body "
+        "(memory, native code, a loop that never ends), then start a new run"
+    )

@@ -96,7 +96,7 @@ class Caller:
         await end_tasks(self._tasks)
 
     async def call(self, call: Call, lane: str, options: CallOptions = NO_OPTIONS) -> Answer:
-        """The answer to `call`: COMPLETED, FAILED or UNKNOWN. Equal keys of this process share one call.
+        """The answer to `call`: COMPLETED, FAILED, UNKNOWN or TRY_LATER. Equal keys of this process share one call.
 
         Raises CallWaitExceededError when one of the author's waits is over.
         """
@@ -114,6 +114,12 @@ class Caller:
                     call, lane, f"max_wait_ms={max_wait_ms:g}", posts=entry.posts
                 )
             answer = waiter.answered.result()
+            if answer.state is AnswerState.TRY_LATER and self._now_ms() + (answer.until_ms or 0) >= (
+                waiter.asked_ms + max_wait_ms
+            ):
+                raise await self._silence.exceeded(
+                    call, lane, f"max_wait_ms={max_wait_ms:g}", posts=entry.posts, leased=False
+                )
         if answer.cached:
             self._usage[call.run_id, call.tool][0] += 1
         return replace(answer, followed=True) if followed else answer

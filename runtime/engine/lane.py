@@ -15,6 +15,7 @@ from runtime.engine.lane_book import Accepted, Item, LaneBook
 from runtime.engine.lane_commit import Committer
 from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_flight import Flight, Slot, rate_scope
+from runtime.engine.lane_later import FarAway, LaterCalls
 from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_reply import Reply
 from runtime.engine.lane_spec import BatchSpec, SpecKey, spec_key
@@ -52,6 +53,7 @@ class LaneEngine:
         self._committer = Committer(parts)
         self._reply = Reply(parts, self._book, self._committer)
         self._fence = Fence(parts, self._book)
+        self._later = LaterCalls(parts, self._book)
         self._flow = BatchFlow(parts, self._book, self._reply, self._fence)
         self._takeover = Takeover(parts, self._book, self._flow, self._fence, self._spawn)
         self._admission = Admission(
@@ -183,6 +185,11 @@ class LaneEngine:
             finally:
                 self._leave_line()
             spec = self._specs.get(bucket, spec)
+            if isinstance(granted, FarAway):
+                far = self._coalescer.take_newest(bucket, self._unpromised(bucket, spec))
+                await self._later.put_off(slot, far, granted.due_ms)
+                self._pump()
+                return
             items = self._coalescer.take(bucket, granted)
             if granted is None:
                 await self._book.give_back(items)
@@ -196,10 +203,13 @@ class LaneEngine:
         finally:
             slot.free()
 
-    async def _granted(self, slot: Slot, bucket: BucketKey, spec: BatchSpec) -> int | None:
+    async def _granted(self, slot: Slot, bucket: BucketKey, spec: BatchSpec) -> int | FarAway | None:
         """How many calls may be sent now; None if none can be, because a store stays away."""
+        hold_ms = self._parts.limits.hold_ms
         try:
-            await slot.line_up(self._unpromised(bucket, spec))
+            due_ms = await slot.line_up(self._unpromised(bucket, spec), hold_ms)
+            if due_ms:
+                return FarAway(due_ms=due_ms)
             if not await self._commits_work():
                 return None
             while most := self._unpromised(bucket, spec):
@@ -210,6 +220,8 @@ class LaneEngine:
                     self._promised[bucket] -= most
                 if granted:
                     return granted
+                if wait_ms > hold_ms:
+                    return FarAway(due_ms=wait_ms)
                 await self._parts.clock.sleep(wait_ms)
         except ServiceUnreachableError as error:
             log.warning("queued calls given back", action="lane.give_back", error=str(error))

@@ -165,10 +165,17 @@ class LaneBook:
 
     async def give_back(self, items: Sequence[Item]) -> None:
         """Release the leases of calls that were not sent, and ask their callers to post again."""
+        await self._unsent(items, AnswerState.RETURNED, None)
+
+    async def put_off(self, items: Sequence[Item], until_ms: float) -> None:
+        """Release the leases of calls whose turn is far away, and ask their callers to come back then."""
+        await self._unsent(items, AnswerState.TRY_LATER, until_ms)
+
+    async def _unsent(self, items: Sequence[Item], state: AnswerState, until_ms: float | None) -> None:
         out = outgoing()
         leases = leases_of(items)
         for item in items:
-            self.answer(item, Answer(key=item.call.key, state=AnswerState.RETURNED), out)
+            self.answer(item, Answer(key=item.call.key, state=state, until_ms=until_ms), out)
         await self.release(leases)
         await self.push(out)
 

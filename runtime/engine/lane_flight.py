@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
+from math import inf
 from typing import TypeVar
 
 import structlog
@@ -55,10 +56,17 @@ class Slot:
             await self.parts.clock.sleep(wait_ms)
             wait_ms = await self.confirmed(items)
 
-    async def line_up(self, items: int) -> None:
-        """Returns when the ticket is due; raises ServiceUnreachableError at the bound."""
+    async def line_up(self, items: int, hold_ms: float = inf) -> float:
+        """0 when the ticket is due, or how far away it is (ms), if further than `hold_ms`.
+
+        Raises ServiceUnreachableError at the bound.
+        """
         self.ticket = ticket = await self.parts.pacer.reserve(self.scope, items)
-        await self._reaching(ticket.due)
+        return await self._reaching(lambda: ticket.due(hold_ms))
+
+    def spacing_ms(self, items: int) -> float:
+        """How far apart requests of so many items go at the scope's rate."""
+        return self.ticket.spacing_ms(items) if self.ticket else 0.0
 
     async def confirmed(self, items: int) -> float:
         """0 when all of `items` may be sent now, else how long to wait in the ticket's place."""

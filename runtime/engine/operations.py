@@ -3,19 +3,30 @@
 import asyncio
 from typing import Any, Protocol, assert_never
 
+import structlog
+
 from runtime.context.csv_rows import scan_csv
 from runtime.context.tool_result import ToolResult, journal_json
 from runtime.engine.outcomes import error_payload
 from runtime.engine.seeding import Seeder
 from runtime.engine.tool_calls import CallContext, CallPlace
-from runtime.errors import AttemptLostError, OwnershipLostError, PlaylaneError, ServiceUnreachableError
+from runtime.errors import (
+    AttemptLostError,
+    OwnershipLostError,
+    PlaylaneError,
+    RowWaitsError,
+    ServiceUnreachableError,
+)
 from runtime.model.call_options import NO_OPTIONS, CallOptions
-from runtime.model.operation import Op, OpKind
+from runtime.model.operation import Op, OpKind, Resting
+from runtime.model.row_wait import RowWait
 from runtime.model.run import ClaimedRun
 from runtime.play import PlayDefinition
 from runtime.policy.freshness import Refresh
 from runtime.policy.limits import Limits
 from runtime.ports import RunStore
+
+log = structlog.get_logger()
 
 
 class BodyTools(Protocol):
@@ -37,8 +48,10 @@ class Operations:
         self._tools = tools
         self._limits = limits
 
-    async def perform(self, run: ClaimedRun, play: PlayDefinition, op: Op) -> dict[str, Any] | None:
+    async def perform(self, run: ClaimedRun, play: PlayDefinition, op: Op) -> dict[str, Any] | Resting | None:
         """`{"ok": value}` or `{"error": payload}`; None: a durable wait that the store will resolve.
+
+        Resting: to be performed again when due; the store wakes the run then if it was suspended.
 
         Lost ownership, unreachable services and what isn't playlane's are raised: they are not outcomes.
         """
@@ -53,7 +66,9 @@ class Operations:
         except PlaylaneError as error:
             return {"error": error_payload(error)}
 
-    async def _perform(self, run: ClaimedRun, play: PlayDefinition, op: Op) -> dict[str, Any] | None:
+    async def _perform(
+        self, run: ClaimedRun, play: PlayDefinition, op: Op
+    ) -> dict[str, Any] | Resting | None:
         match op.kind:
             case OpKind.CSV:
                 handle = await asyncio.to_thread(scan_csv, op.args["path"], self._limits)
@@ -67,6 +82,8 @@ class Operations:
                         op.args.get("options", NO_OPTIONS),
                         CallPlace(parts=("body", op.key)),
                     )
+                except RowWaitsError as later:
+                    return await self._rest(run, op, later.wait)
                 finally:
                     await self._tools.store_usage()
                 return {"ok": journal_json(value)}
@@ -78,6 +95,12 @@ class Operations:
                 return None
             case _:
                 assert_never(op.kind)
+
+    async def _rest(self, run: ClaimedRun, op: Op, wait: RowWait) -> Resting:
+        due_ms = self._limits.later_max_ms if wait.due_ms is None else wait.due_ms
+        await self._runs.rest(run.run_id, run.attempt, f"lane:{op.key}", due_ms / 1000)
+        log.info("body waits for a lane", action="body.rests", run_id=run.run_id, op=op.key, wait=wait.detail)
+        return Resting(due_ms=due_ms)
 
     async def give_up(self, run: ClaimedRun, op: Op) -> None:
         """The body cancelled this operation: a durable wait behind it ends."""

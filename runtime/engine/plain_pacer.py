@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
+from math import inf
 
 from runtime.model.rate_scope import RateScope
 
@@ -16,8 +17,14 @@ class PlainTicket:
         self._granted = granted
         self._freed = False
 
-    async def due(self) -> None:
+    async def due(self, hold_ms: float = inf) -> float:
+        """A place comes free when it does: how long that takes isn't known."""
         await asyncio.shield(self._granted)
+        return 0.0
+
+    def spacing_ms(self, items: int) -> float:
+        """There are no rules."""
+        return 0.0
 
     async def confirm(self, most: int, *, whole: bool = False) -> tuple[int, float]:
         """Whatever is asked: there are no rules."""

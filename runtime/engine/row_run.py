@@ -1,5 +1,6 @@
 """One row: its columns in order, each seeing the earlier ones; a failure stays in the row."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,10 @@ from runtime.errors import (
     OwnershipLostError,
     PlayDefinitionError,
     PlaylaneError,
+    RowWaitsError,
     RunFatalError,
     ServiceUnreachableError,
+    WorkerDiedError,
 )
 from runtime.model import json_value
 from runtime.model.call_options import NO_OPTIONS, CallOptions
@@ -23,6 +26,7 @@ from runtime.model.canonical_json import canonical
 from runtime.model.cell import CellState, cell_meta
 from runtime.model.kept_value import KeptValue, Marks, plain
 from runtime.model.row import FinishedRow, InputRow, RowState
+from runtime.model.row_wait import RowWait
 from runtime.play import Column
 from runtime.policy.limits import Limits
 from runtime.ports import LogLine
@@ -44,6 +48,7 @@ class RowScope:
     asked: int = 0
     cached: int = 0
     fatal: RunFatalError | None = None  # what ends the run, whatever a resolver made of it
+    waits: RowWaitsError | None = None  # what the row waits for, whatever a resolver made of it
     _logged: int = field(default=0)
     _open: list[tuple[str, str, Any]] = field(default_factory=list)
     _equals: Counter[str] = field(default_factory=Counter)
@@ -59,15 +64,20 @@ class RowScope:
         except RunFatalError as error:
             self.fatal = self.fatal or error
             raise
+        except RowWaitsError as later:
+            self.waits = self.waits or later
+            raise
         finally:
             self._open = [other for other in self._open if other is not asked]
         self.cached += cached
         return value
 
     def check(self) -> None:
-        """Raise the run-fatal error that a call of this row met."""
+        """Raise the run-fatal error that a call of this row met, or what the row waits for."""
         if self.fatal is not None:
             raise self.fatal
+        if self.waits is not None:
+            raise self.waits
 
     def _place(self, id: str) -> CallPlace:
         column = self.column
@@ -106,7 +116,20 @@ class RowScope:
 
 
 async def run_row(row: InputRow, columns: Sequence[Column], ctx: Any, scope: RowScope) -> FinishedRow:
-    """Run the columns of one row. Errors of resolvers end in the row; fatal ones and lost ownership propagate."""
+    """Run the columns of one row. Errors of resolvers end in the row; fatal ones and lost ownership propagate.
+
+    A row whose call must wait comes back waiting: nothing of it is kept but its receipts.
+    """
+    try:
+        return await _run_columns(row, columns, ctx, scope)
+    except BaseException as error:
+        # A resolver may have wrapped, swallowed or cancelled it: what the scope knows counts.
+        if scope.waits is None or scope.fatal is not None or _is_from_outside(error):
+            raise
+        return _waiting(row, scope.waits.wait)
+
+
+async def _run_columns(row: InputRow, columns: Sequence[Column], ctx: Any, scope: RowScope) -> FinishedRow:
     current_scope.set(scope)
     data: dict[str, Any] = {}
     meta: dict[str, Any] = {}
@@ -125,7 +148,8 @@ async def run_row(row: InputRow, columns: Sequence[Column], ctx: Any, scope: Row
                 kept[name] = marks
         except _NEVER_ISOLATED:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever an author's resolver raises stays in its row
+        except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # noqa: BLE001
+            # Whatever an author's resolver raises stays in its row; SystemExit would end the process's loop.
             scope.check()
             problem = error_payload(error, name)
             meta[name] = cell_meta(CellState.FAILED, error=problem)
@@ -161,7 +185,7 @@ def _plain(value: Any, path: str, depth: int) -> tuple[Any, Marks]:
     return json_value.check(value, path=path, max_depth=depth), marks
 
 
-def error_payload(error: Exception, column: str) -> dict[str, Any]:
+def error_payload(error: BaseException, column: str) -> dict[str, Any]:
     """A resolver's error as JSON; its text is kept short."""
     if isinstance(error, PlaylaneError):
         payload = error.to_payload()
@@ -173,6 +197,35 @@ def error_payload(error: Exception, column: str) -> dict[str, Any]:
 
 def _storable(text: str) -> str:
     return text.replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
+def _is_from_outside(error: BaseException) -> bool:
+    """Whether the slice stops, not the row. A group of tasks leaves a count of cancellations behind (3.11)."""
+    task = asyncio.current_task()
+    is_cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return is_cancelled or isinstance(error, KeyboardInterrupt | SystemExit)
+
+
+def _waiting(row: InputRow, wait: RowWait) -> FinishedRow:
+    return FinishedRow(
+        position=row.position,
+        row_key=row.row_key,
+        state=RowState.WAITING,
+        data=b"",
+        cell_meta=b"",
+        wait=wait,
+    )
+
+
+def died_row(row: InputRow) -> FinishedRow:
+    """The end of a row that took process after process down; it is not run again."""
+    error = WorkerDiedError(
+        f"{row.crashes} worker processes died while they ran this row, the last ones with no other suspect beside it: "
+        "it is not run again. Look for what kills or blocks a process in its columns (memory, native code, a call that "
+        "never returns), then start a new run"
+    )
+    problem = {**error.to_payload(), "type": type(error).__name__}
+    return _finished(row, RowState.FAILED, {}, {}, problem)
 
 
 def _finished(

@@ -20,7 +20,8 @@ class SliceEnd:
     """What a slice's last flush said."""
 
     DONE = "done"
-    OPEN = "open"  # rows of it are open still: woken or waiting
+    WAITS = "waits"  # done, but for rows that wait
+    OPEN = "open"  # a row of it is open again: it was woken meanwhile
     ENDED = "ended"  # its run or dataset has ended
 
 
@@ -33,6 +34,7 @@ class _Open:
     rows: list[FinishedRow] = field(default_factory=list)
     logs: list[tuple[str, LogLine]] = field(default_factory=list)
     final: bool = False
+    waits: bool = False  # some row of it was let wait
 
 
 class RowWriter:
@@ -184,10 +186,13 @@ class RowWriter:
                 continue
             if part.id in answer.lost:
                 self._end(opened, error=SliceLostError(f"slice {part.id} has a newer holder"))
-            elif part.id in answer.ended:
+                continue
+            if part.id in answer.ended:
                 self._end(opened, end=SliceEnd.ENDED)
-            elif part.final:
-                self._end(opened, end=SliceEnd.DONE if part.id in answer.done else SliceEnd.OPEN)
+                continue
+            opened.waits = opened.waits or any(row.wait for row in part.rows)
+            if part.final:
+                self._end(opened, end=_end_of(part.id in answer.done, opened.waits))
 
     def _give_up(self, write: RowWrite, reason: str) -> None:
         """Its receipts are kept: whoever runs the slices next pays nothing again."""
@@ -217,6 +222,12 @@ class RowWriter:
         self._buffered_bytes -= sum(row.size_bytes for row in rows)
         if self._buffered_bytes < self._limits.writer_buffer_bytes:
             self._room.set()
+
+
+def _end_of(done: bool, waits: bool) -> str:
+    if not done:
+        return SliceEnd.OPEN
+    return SliceEnd.WAITS if waits else SliceEnd.DONE
 
 
 def _within(rows: list[FinishedRow], most_rows: int, most_bytes: int) -> int:

@@ -6,6 +6,7 @@ import structlog
 
 from runtime.errors import ServiceUnreachableError
 from runtime.model.page import PageOut
+from runtime.model.row_wait import WokenPage
 from runtime.ports import DispatchEpoch, Fault, Publisher, SettlingStore
 
 ROWS_QUEUE = "rows"
@@ -32,6 +33,21 @@ class Settling:
         settled = await self._store.settle_page(dataset_id, page)
         await self._fault("settle.after_settle")
         await self._advance(run_id, dataset_id, [] if settled else [page])
+
+    async def wake(self) -> int:
+        """Let rows whose wait is over go on: their slices are sent."""
+        pages = await self._store.wake_rows()
+        await self._settle_woken(pages)
+        return len(pages)
+
+    async def wake_budget(self, run_id: str) -> None:
+        """Let all rows of a run that wait for budget go on."""
+        while pages := await self._store.wake_budget(run_id):
+            await self._settle_woken(pages)
+
+    async def _settle_woken(self, pages: list[WokenPage]) -> None:
+        for page in pages:
+            await self.settle(page.run_id, page.dataset_id, page.page)
 
     async def advance(self, dataset_id: int) -> None:
         """Claim and send the pages that fit into the window; end the dataset if all are settled."""

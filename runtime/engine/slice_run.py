@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from runtime.engine.row_run import RowScope, run_row
+from runtime.engine.row_run import RowScope, died_row, run_row
 from runtime.engine.row_writer import RowWriter, SliceEnd
 from runtime.engine.tool_calls import CallContext, ToolCalls
 from runtime.errors import OwnershipLostError, SliceLostError
@@ -63,7 +63,7 @@ class SliceRunner:
         return taken
 
     async def run(self, taken: TakenSlice, program: RowProgram) -> str:
-        """Run all rows of a taken slice; returns a SliceEnd. On any error the slice is given back first."""
+        """Run all rows of a taken slice; returns a SliceEnd. On any error, or if left open, it is given back."""
         task = asyncio.get_running_loop().create_task(self._run_rows(taken, program))
         self._running[taken.id] = task
         try:
@@ -73,6 +73,8 @@ class SliceRunner:
             raise
         finally:
             self._running.pop(taken.id, None)
+        if end == SliceEnd.OPEN:
+            await self.give_back(taken)
         self._held.pop(taken.id, None)
         return end
 
@@ -133,7 +135,14 @@ class SliceRunner:
             limits=self._limits,
             logs=logs,
         )
-        finished = await run_row(row, program.columns, program.ctx, scope)
+        limits = self._limits
+        if row.crashes >= limits.suspect_crashes + limits.suspect_deaths:
+            log.error(
+                "row failed: it ends its workers", action="row.died", row=row.row_key, slice=str(taken.id)
+            )
+            finished = died_row(row)
+        else:
+            finished = await run_row(row, program.columns, program.ctx, scope)
         await self._writer.add(taken.id, finished)
 
 

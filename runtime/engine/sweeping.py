@@ -39,6 +39,7 @@ class Sweeps:
         self._sweeps: tuple[tuple[str, Callable[[], Awaitable[int]]], ...] = (
             ("sessions", self._end_sessions),
             ("timers", self._resolve_timers),
+            ("waits", self._settling.wake),
             ("pages", self._settle_pages),
             ("datasets", self._advance_datasets),
             ("runs", self._resume_runs),
@@ -56,8 +57,10 @@ class Sweeps:
                 log.warning(
                     "sweep failed, repeated next round", action="sweep", sweep=name, reason=repr(error)
                 )
-        if any(did.values()):
+        if did.get("sessions") or did.get("runs"):
             log.info("swept", action="sweep", **did)
+        elif any(did.values()):
+            log.debug("swept", action="sweep", **did)  # pages between two steps of their own are no news
         return did
 
     def start(self) -> None:

@@ -12,6 +12,7 @@ from runtime.errors import (
     JsonValueError,
     PersistenceLostError,
     PlaylaneError,
+    RowWaitsError,
     RunHaltedError,
     ToolOutcomeUnknownError,
     ToolRejectedError,
@@ -21,6 +22,7 @@ from runtime.model import json_value
 from runtime.model.call import ANY_AGE, Answer, AnswerState, Call
 from runtime.model.call_options import NO_OPTIONS, CallOptions
 from runtime.model.canonical_json import digest
+from runtime.model.row_wait import RowWait, WaitKind
 from runtime.model.tool import ToolMetadata
 from runtime.model.tool_output import Origin
 from runtime.policy import freshness, identity, retrying
@@ -82,11 +84,22 @@ class ToolCalls:
         options: CallOptions = NO_OPTIONS,
         place: CallPlace = ANYWHERE,
     ) -> tuple[ToolResult, bool]:
-        """(result, answered by a receipt). Raises ToolCallError; a bad input is refused before anything is sent."""
+        """(result, answered by a receipt). Raises ToolCallError; a bad input is refused before anything is sent.
+
+        Raises RowWaitsError if the call's turn is so far away that nobody should wait for it here.
+        """
         self._check(tool, input)
         metadata = await self._catalog.metadata(tool, context.org_id)
         self._check_timeout(metadata, options)
         answer = await self._answer(context, metadata, input, options, place)
+        if answer.state is AnswerState.TRY_LATER:
+            raise RowWaitsError(
+                RowWait(
+                    kind=WaitKind.LANE,
+                    due_ms=answer.until_ms,
+                    detail=f"{tool} on lane {self._lane_of(metadata.provider)}",
+                )
+            )
         return self._result(metadata, answer, context.run_id), answer.cached
 
     async def _answer(

@@ -8,7 +8,7 @@ import orjson
 from runtime.errors import BadInputError
 from runtime.model.call import Answer, AnswerState
 
-VERSION = 1
+VERSION = 2
 
 
 def to_texts(answers: Sequence[Answer], *, inline_bytes: int, message_bytes: int) -> list[bytes]:
@@ -43,8 +43,9 @@ def from_text(text: bytes) -> list[Answer]:
             run_id=run_id,
             produced_ms=produced_ms,
             terminal=terminal,
+            until_ms=until_ms,
         )
-        for key, state, output, error, cached, run_id, produced_ms, terminal in message["answers"]
+        for key, state, output, error, cached, run_id, produced_ms, terminal, until_ms in message["answers"]
     ]
 
 
@@ -66,4 +67,4 @@ def _row(answer: Answer, inline_bytes: int) -> list[Any]:
 
 
 def _provenance(answer: Answer) -> list[Any]:
-    return [answer.cached, answer.run_id, answer.produced_ms, answer.terminal]
+    return [answer.cached, answer.run_id, answer.produced_ms, answer.terminal, answer.until_ms]

@@ -46,6 +46,7 @@ class AnswerState(StrEnum):
     UNKNOWN = "unknown"
     STORED = "stored"  # too large to travel: read the receipt
     RETURNED = "returned"  # not made; post it again
+    TRY_LATER = "try_later"  # not made; its turn is far away, ask again after `until_ms`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,7 @@ class Answer:
     produced_ms: int | None = None  # of the receipt that answers; None = just now
     terminal: bool = False  # a failure that is final for every run
     followed: bool = False  # joined a call that this process already waited for
+    until_ms: float | None = None  # from now, of an answer to try later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,13 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resting:
+    """An operation that can't be done for so long that the run may give up its slot; asked again when it is due."""
+
+    due_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
     """An outcome in the order in which outcomes met the body."""
 

@@ -53,6 +53,7 @@ class RunStatus:
     run_id: str
     org_id: str
     play: str
+    input: Any
     state: RunState
     attempt: int
     result: Any

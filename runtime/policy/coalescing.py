@@ -118,6 +118,18 @@ class Coalescer(Generic[T]):
         self._forget_if_idle(key, bucket)
         return taken
 
+    def take_newest(self, key: BucketKey, most: int) -> list[T]:
+        """Use a ticket for those whose turn is last: the newest of the run with the most calls."""
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            return []
+        bucket.tickets = max(0, bucket.tickets - 1)
+        taken: list[T] = []
+        while bucket.size and len(taken) < most:
+            taken.append(self._last(bucket))
+        self._forget_if_idle(key, bucket)
+        return taken[::-1]
+
     def give_back_ticket(self, key: BucketKey) -> None:
         """A ticket that took nothing and will take nothing."""
         bucket = self._buckets.get(key)
@@ -149,6 +161,15 @@ class Coalescer(Generic[T]):
         if queue:
             bucket.runs.move_to_end(run_id)
         else:
+            del bucket.runs[run_id]
+        bucket.size -= 1
+        self._size -= 1
+        return call
+
+    def _last(self, bucket: _Bucket[T]) -> T:
+        run_id, queue = max(bucket.runs.items(), key=lambda run: len(run[1]))
+        call = queue.pop()
+        if not queue:
             del bucket.runs[run_id]
         bucket.size -= 1
         self._size -= 1

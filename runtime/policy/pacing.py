@@ -116,3 +116,21 @@ def parallelism(
 def smoothed_ms(before_ms: float | None, seen_ms: float, weight: float = 0.2) -> float:
     """A running mean of latencies."""
     return seen_ms if before_ms is None else before_ms + weight * (seen_ms - before_ms)
+
+
+def spacing_ms(meters: Iterable[Meter], items: int, factor: float = 1.0) -> float:
+    """How far apart requests of so many items go at the slowest meter's rate; `factor`: what is left of the rate."""
+    return max((meter.cost(items) * meter.interval_us for meter in meters), default=0.0) / 1000 / factor
+
+
+def later_ms(
+    *, due_ms: float, now_ms: float, last_ms: float | None, spacing_ms: float, limits: Limits
+) -> float:
+    """From now till calls whose ticket is `due_ms` away should be asked for again.
+
+    They come back while there is still something in line, so that the lane never runs dry; each put off later than
+    `last_ms`, the one before, as the lane's rate allows.
+    """
+    soonest_ms = now_ms + due_ms - limits.hold_ms / 2
+    wanted_ms = soonest_ms if last_ms is None else max(soonest_ms, last_ms + spacing_ms)
+    return min(wanted_ms - now_ms, limits.later_max_ms)

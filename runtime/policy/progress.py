@@ -97,8 +97,11 @@ def error_line(status: RunStatus) -> str | None:
     if not status.error:
         return None
     message = str(status.error.get("message") or "no reason was stored")
-    code = status.error.get("code")
-    return f"{message} [{code}]" if code else message
+    code, kind, where = (status.error.get(name) for name in ("code", "type", "where"))
+    if code == "operation_failed" and kind:
+        message = f"{kind}: {message}"  # the play's own error: its text alone may be one word
+    at = f" ({where})" if where else ""
+    return f"{message}{at} [{code}]" if code else f"{message}{at}"
 
 
 def spoken_time(seconds: float) -> str:

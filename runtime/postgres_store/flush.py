@@ -5,7 +5,8 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from runtime.model.dataset import ENDED_DATASETS, DatasetState
-from runtime.model.row import FinishedRow, RowWait, WaitKind
+from runtime.model.row import FinishedRow
+from runtime.model.row_wait import RowWait, WaitKind
 from runtime.model.run import ENDED_RUNS, RunState
 from runtime.model.slice import SliceId, SliceState
 from runtime.ports import RowWrite, RowWriteAnswer, SliceRows

@@ -90,6 +90,11 @@ class PostgresRuns:
         if rows[0][0] != 1:
             raise _lost(run_id, attempt)
 
+    async def rest(self, run_id: str, attempt: int, op_key: str, delay_s: float) -> None:
+        rows = await self._rows("rest", run_id=run_id, attempt=attempt, op_key=op_key, delay_s=delay_s)
+        if rows[0][0] != 1:
+            raise _lost(run_id, attempt)
+
     async def cancel_boundary(self, run_id: str, attempt: int, op_key: str) -> None:
         values = {"run_id": run_id, "attempt": attempt, "op_key": op_key}
 

@@ -10,7 +10,7 @@ from runtime.errors import AllRowsFailedError
 from runtime.model import json_value
 from runtime.model.dataset import ENDED_DATASETS, DatasetState, EndedDataset
 from runtime.model.operation import OutcomeJson, completed, failed
-from runtime.model.row import WaitKind, WokenPage
+from runtime.model.row_wait import WaitKind, WokenPage
 from runtime.model.run import RunState
 from runtime.policy.identity import advisory_key
 from runtime.policy.limits import Limits

@@ -84,11 +84,12 @@ class PostgresStatus:
 def _run_status(
     run: tuple[Any, ...], datasets: list[tuple[Any, ...]], usage: list[tuple[Any, ...]]
 ) -> RunStatus:
-    run_id, org_id, play, state, attempt, result, error, created_at, started_at, ended_at, now = run
+    run_id, org_id, play, value, state, attempt, result, error, created_at, started_at, ended_at, now = run
     return RunStatus(
         run_id=run_id,
         org_id=org_id,
         play=play,
+        input=value,
         state=RunState(state),
         attempt=attempt,
         result=result,

@@ -8,7 +8,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from runtime.model.row import WaitKind, WokenPage
+from runtime.model.row_wait import WaitKind, WokenPage
 from runtime.policy.limits import Limits
 from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import Database

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 from uuid import uuid4
 
@@ -175,16 +176,23 @@ class RedisTicket:
         self._factor = 1.0
         self._freed = False
 
-    async def due(self) -> None:
-        """Returns at this ticket's moment, as far as it is known."""
+    async def due(self, hold_ms: float = inf) -> float:
+        """Returns at this ticket's moment, as far as it is known; at once if that is further than `hold_ms`."""
         await self._place.due()
         if self._pace.is_open:
-            return  # closed or not is told at the confirmation
+            return 0.0  # closed or not is told at the confirmation
         self._is_known = True
         self._asked = asked = self._pacer.reserving.ask(self._pace, (self._id, max(1, self._items)))
         wait_ms = await asyncio.shield(asked)
+        if wait_ms > hold_ms:
+            return wait_ms
         if wait_ms > 0:
             await self._pacer.clock.sleep(wait_ms)
+        return 0.0
+
+    def spacing_ms(self, items: int) -> float:
+        """How far apart requests of so many items go, at the rate as last seen."""
+        return pacing.spacing_ms(self._pace.meters, items, self._factor)
 
     async def confirm(self, most: int, *, whole: bool = False) -> tuple[int, float]:
         """(items to send now, 0), or (0, ms to wait) in its place. `whole`: all of `most` or none."""

@@ -8,7 +8,8 @@ from runtime.model import json_value
 from runtime.model.call import Usage
 from runtime.model.dataset import OPEN_DATASETS, DatasetFacts, DatasetState, NewDataset, OpenDataset, SeedPage
 from runtime.model.receipt import Receipt, ReceiptState, replaces
-from runtime.model.row import ENDED_ROWS, OPEN_ROWS, InputRow, RowState, RowWait
+from runtime.model.row import ENDED_ROWS, OPEN_ROWS, InputRow, RowState
+from runtime.model.row_wait import RowWait
 from runtime.model.slice import SUSPECTS_FROM, SliceId, SliceState, TakenSlice
 from runtime.ports import RowWrite, RowWriteAnswer, SliceRows
 from runtime.testing.state import (
@@ -185,6 +186,7 @@ class MemorySlices:
                     "write_version": facts.write_version,
                     "run_id": facts.run_id,
                 }
+
     def _let_wait(self, row: MemoryRow, wait: RowWait) -> None:
         row.wait = wait
         row.due_s = None if wait.due_ms is None else self._state.clock() + wait.due_ms / 1000

@@ -109,6 +109,11 @@ class MemoryRuns:
         boundaries = self._state.boundaries.setdefault(run_id, {})
         boundaries.setdefault(op_key, MemoryBoundary(kind="timer", due_s=due_s))
 
+    async def rest(self, run_id: str, attempt: int, op_key: str, delay_s: float) -> None:
+        self._state.held(run_id, attempt)
+        due_s = self._state.clock() + delay_s
+        self._state.boundaries.setdefault(run_id, {})[op_key] = MemoryBoundary(kind="lane", due_s=due_s)
+
     async def cancel_boundary(self, run_id: str, attempt: int, op_key: str) -> None:
         self._state.held(run_id, attempt)
         self._state.end_datasets(run_id, op_key)

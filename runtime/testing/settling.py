@@ -8,7 +8,8 @@ from runtime.errors import AllRowsFailedError
 from runtime.model.dataset import ENDED_DATASETS, DatasetState, EndedDataset
 from runtime.model.operation import completed, failed
 from runtime.model.page import PageState
-from runtime.model.row import RowState, WaitKind, WokenPage
+from runtime.model.row import RowState
+from runtime.model.row_wait import WaitKind, WokenPage
 from runtime.model.run import RunState
 from runtime.model.slice import SliceState
 from runtime.policy.slicing import slice_rows

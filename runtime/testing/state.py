@@ -11,7 +11,8 @@ from runtime.model.dataset import ENDED_DATASETS, OPEN_DATASETS, DatasetFacts, D
 from runtime.model.operation import JournalEntry, completed
 from runtime.model.page import PageState
 from runtime.model.receipt import Receipt
-from runtime.model.row import OPEN_ROWS, RowState, RowWait
+from runtime.model.row import OPEN_ROWS, RowState
+from runtime.model.row_wait import RowWait
 from runtime.model.run import ENDED_RUNS, NewRun, RunState
 from runtime.model.slice import SliceState
 from runtime.policy.limits import Limits

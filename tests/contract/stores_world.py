@@ -8,7 +8,8 @@ from typing import Any
 from runtime.model import json_value
 from runtime.model.dataset import DatasetState, NewDataset, OpenDataset, SeedPage, SeedRow
 from runtime.model.receipt import Receipt, ReceiptState
-from runtime.model.row import FinishedRow, RowState, RowWait
+from runtime.model.row import FinishedRow, RowState
+from runtime.model.row_wait import RowWait
 from runtime.model.run import ClaimedRun, NewRun
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.policy.limits import Limits

@@ -3,7 +3,8 @@
 import pytest
 
 from runtime.model.dataset import DatasetState
-from runtime.model.row import RowState, RowWait, WaitKind, WokenPage
+from runtime.model.row import RowState
+from runtime.model.row_wait import RowWait, WaitKind, WokenPage
 from runtime.model.run import RunState
 from runtime.model.slice import TakenSlice
 from runtime.ports import RowWrite, RowWriteAnswer, SliceRows
@@ -148,9 +149,7 @@ async def test_rows_that_wait_for_budget_are_woken_by_it_alone(world: StoresWorl
     await world.sessions.renew("s1", 60)
     assert await world.settling.wake_rows() == []
     assert await world.settling.wake_budget("another run") == []
-    assert await world.settling.wake_budget("r1") == [
-        WokenPage(run_id="r1", dataset_id=dataset_id, page=0)
-    ]
+    assert await world.settling.wake_budget("r1") == [WokenPage(run_id="r1", dataset_id=dataset_id, page=0)]
     assert await world.settling.wake_budget("r1") == []
     await world.run_page(dataset_id, 0)
     assert await states(world, dataset_id) == {RowState.COMPLETED}

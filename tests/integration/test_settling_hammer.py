@@ -13,6 +13,7 @@ import pytest
 from runtime.model import json_value
 from runtime.model.dataset import NewDataset, SeedPage, SeedRow
 from runtime.model.row import FinishedRow, RowState
+from runtime.model.row_wait import RowWait, WaitKind
 from runtime.model.run import NewRun, RunState
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.policy.limits import Limits
@@ -41,6 +42,7 @@ class Fleet:
         self.slices = PostgresSlices(pool, LIMITS)
         self.dataset_id = 0
         self.ends = 0
+        self.waits = False
 
     async def audit(self) -> Counter[str]:
         async with self.pool.connection() as connection:
@@ -85,6 +87,9 @@ class Fleet:
                 await self.settling.due_slices(self.dataset_id, page, "e", queue_empty=False)
                 await self.run_slices(worker, page, order)
                 await self.settling.settle_page(self.dataset_id, page)
+            if self.waits:
+                for woken in [*await self.settling.wake_rows(), *await self.settling.wake_budget("r1")]:
+                    await self.settling.settle_page(self.dataset_id, woken.page)
             if await self.settling.end_dataset(self.dataset_id):
                 self.ends += 1
 
@@ -98,12 +103,28 @@ class Fleet:
                 continue
             if order.random() < 0.2:
                 await self.slices.release([(slice_id, taken.fence)])
-            await self.slices.flush(RowWrite(session_id=f"w{worker}", slices=(rows_of(taken),)))
+            part = rows_of(taken, order if self.waits else None)
+            answer = await self.slices.flush(RowWrite(session_id=f"w{worker}", slices=(part,)))
+            if slice_id not in answer.done | answer.lost:
+                await self.slices.release([(slice_id, taken.fence)])
 
 
-def rows_of(taken: TakenSlice) -> SliceRows:
+KINDS = (WaitKind.LANE, WaitKind.SLEEP, WaitKind.BUDGET)
+
+
+def rows_of(taken: TakenSlice, order: random.Random | None = None) -> SliceRows:
+    """Its rows, ended; with `order` about a third of them wait instead."""
     rows = tuple(
         FinishedRow(
+            position=row.position,
+            row_key=row.row_key,
+            state=RowState.WAITING,
+            data=b"",
+            cell_meta=b"",
+            wait=RowWait(kind=order.choice(KINDS), due_ms=order.random() * 20),
+        )
+        if order and order.random() < 0.35
+        else FinishedRow(
             position=row.position,
             row_key=row.row_key,
             state=RowState.COMPLETED,
@@ -147,7 +168,27 @@ async def test_everything_happens_once(fleet: Fleet) -> None:
     ) == (0,)
 
 
-async def test_a_run_cancelled_in_the_middle_leaves_nothing_open(fleet: Fleet) -> None:
+async def test_rows_that_wait_and_wake_at_random_end_once(fleet: Fleet) -> None:
+    """Pages park and come back, slices open again under whoever holds them, and nothing is lost or done twice."""
+    fleet.waits = True
+    await asyncio.wait_for(asyncio.gather(*(fleet.work(worker) for worker in range(WORKERS))), 60)
+    rows = PAGES * LIMITS.page_rows
+    assert await fleet.audit() == {
+        "row ended": rows,
+        "page cut": PAGES,
+        "page settled": PAGES,
+        "dataset settled": 1,
+        "run claimed": 1,
+    }
+    assert await fleet.query(b"select sum(completed), sum(failed) from dataset_counts") == (rows, 0)
+    assert await fleet.query(b"select count(*) from row_waits") == (0,)
+    assert await fleet.query(b"select pages_parked from datasets") == (0,)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_run_cancelled_in_the_middle_leaves_nothing_open(fleet: Fleet, waits: bool) -> None:
+    fleet.waits = waits
+
     async def cancel() -> None:
         while (await fleet.audit())["page settled"] < PAGES // 3:
             await asyncio.sleep(0)
@@ -161,7 +202,8 @@ async def test_a_run_cancelled_in_the_middle_leaves_nothing_open(fleet: Fleet) -
     audit = await fleet.audit()
     assert {what for what in audit if what.isupper()} == set()
     assert audit["row ended"] == PAGES * LIMITS.page_rows
-    assert await fleet.query(b"select count(*) from run_rows where state = 'pending'") == (0,)
+    assert await fleet.query(b"select count(*) from run_rows where state in ('pending', 'waiting')") == (0,)
+    assert await fleet.query(b"select count(*) from row_waits") == (0,)
     assert await fleet.query(b"select sum(completed + cancelled) from dataset_counts") == (
         PAGES * LIMITS.page_rows,
     )

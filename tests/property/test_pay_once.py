@@ -168,6 +168,8 @@ class PayOnce(RuleBasedStateMachine):
         process.refreshes |= replaced & set(process.held)
 
     def _claim(self, process: Process, keys: list[str], floors: dict[str, int]) -> None:
+        self.now_us += 10  # a server's clock moves on between two scripts
+        process.leases.now_us = self.now_us
         for claim in self.run(process.leases.claim(process.session, keys, floors)):
             if claim.verdict is not ClaimVerdict.GRANTED:
                 continue
@@ -234,12 +236,31 @@ class PayOnce(RuleBasedStateMachine):
     @rule(place=places, data=st.data())
     def take_over(self, place: int, data: st.DataObject) -> None:
         process = self.processes[place]
-        orphans = self.run(process.leases.orphans(10))
-        if not orphans:
-            return
-        adopted = self.run(process.leases.adopt(process.session, data.draw(st.sampled_from(orphans))))
+        everybody = [*self.processes.values(), *self.dead]
+        batches = {batch_id for one in everybody for batch_id in one.batches} - set(process.batches)
+        if batches:
+            self._adopt(process, data.draw(st.sampled_from(sorted(batches))))
+
+    @rule(place=places, keys=some_keys, refresh=st.booleans(), outcome=outcomes, late=outcomes)
+    def wake_after_takeover(
+        self, place: int, keys: list[str], refresh: bool, outcome: ReceiptState, late: ReceiptState
+    ) -> None:
+        """A process freezes with a sent batch, another takes that over and ends it; then the first goes on."""
+        self.work(place, keys, refresh, None, dies=True)
+        frozen, finder = self.dead[-1], self.processes[1 - place]
+        for batch_id in list(frozen.batches):
+            self._adopt(finder, batch_id)
+        self._finish(finder, outcome, releases=True)
+        self._finish(frozen, late, releases=True)
+
+    def _adopt(self, process: Process, batch_id: str) -> None:
+        self.now_us += 10
+        process.leases.now_us = self.now_us
+        adopted = self.run(process.leases.adopt(process.session, batch_id))
         if adopted is None:
             return
+        alive = [one.session for one in self.processes.values() if batch_id in one.batches]
+        assert not alive, "taken from a live process"
         process.batches[adopted.batch_id] = adopted
         for key, fence in zip(adopted.keys, adopted.fences, strict=True):
             if fence:

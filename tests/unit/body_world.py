@@ -17,10 +17,11 @@ from runtime.engine.operations import Operations
 from runtime.engine.recovery import Recovery
 from runtime.engine.seeding import Seeder
 from runtime.engine.tool_calls import CallContext
-from runtime.errors import AttemptLostError, ServiceUnreachableError, ToolRejectedError
+from runtime.errors import AttemptLostError, RowWaitsError, ServiceUnreachableError, ToolRejectedError
 from runtime.model import json_value
 from runtime.model.dataset import DatasetFacts, NewDataset, OpenDataset, SeedPage
 from runtime.model.operation import JournalEntry
+from runtime.model.row_wait import RowWait, WaitKind
 from runtime.model.run import ClaimedRun, NewRun, RunFacts, RunPoll, RunState
 from runtime.model.tool_output import Origin
 from runtime.play import PlayRegistry, define
@@ -92,6 +93,9 @@ class World:
     dataset_s: dict[str, float] = field(default_factory=dict)
     dataset_outcomes: dict[str, dict[str, Any]] = field(default_factory=dict)
     tool_s: dict[str, float] = field(default_factory=dict)
+    lane_far: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # input -> waits (s) it is told, one a call
     now_s: float = 0.0
     state: RunState = RunState.QUEUED
     attempt: int = 0
@@ -160,6 +164,10 @@ class World:
     async def arm_timer(self, run_id: str, attempt: int, op_key: str, delay_s: float) -> None:
         self._fence(attempt)
         self.boundaries.setdefault(op_key, Boundary(due_s=self.now_s + delay_s))
+
+    async def rest(self, run_id: str, attempt: int, op_key: str, delay_s: float) -> None:
+        self._fence(attempt)
+        self.boundaries[op_key] = Boundary(due_s=self.now_s + delay_s)
 
     async def cancel_boundary(self, run_id: str, attempt: int, op_key: str) -> None:
         boundary = self.boundaries.get(op_key)
@@ -263,6 +271,10 @@ class World:
         key = f"{tool}:{input}"
         if key in self.receipts:
             return _result(tool, self.receipts[key], Origin.CACHE), True
+        self.usage_stores = 0
+        if far := self.lane_far.get(str(input)):
+            due_ms = far.pop(0) * 1000
+            raise RowWaitsError(RowWait(kind=WaitKind.LANE, due_ms=due_ms, detail="lane far"))
         due_s = self.now_s + self.tool_s.get(str(input), 0.0)
         while self.now_s < due_s:
             await asyncio.sleep(0.0005)

@@ -41,6 +41,7 @@ def run_status(state: RunState = RunState.RUNNING, **changes: Any) -> RunStatus:
     values: dict[str, Any] = {
         "run_id": "r1",
         "org_id": "default",
+        "input": {},
         "play": "airports",
         "attempt": 1,
         "result": None,

@@ -6,10 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from runtime.engine.caller import Caller
 from runtime.engine.poster import Poster
-from runtime.errors import ServiceUnreachableError
+from runtime.errors import CallWaitExceededError, ServiceUnreachableError
 from runtime.model.call import Answer, AnswerState, Call
+from runtime.model.call_options import CallOptions
 from runtime.model.receipt import Receipt, ReceiptState
 from runtime.policy.limits import Limits
 from tests.waiting import wait_until_async as wait_until
@@ -204,3 +207,27 @@ async def test_a_failure_of_another_run_that_may_be_repaired_is_asked_again() ->
         await wait_until(world.posted("soft"))
         world.answer("soft")
         assert (await asked).state is AnswerState.COMPLETED
+
+
+async def test_try_later_answers_all_who_wait_here_and_nothing_is_posted_again() -> None:
+    async with calling() as (world, caller):
+        asked = [ask(caller, call("a")) for _ in range(3)]
+        await wait_until(world.posted("a"))
+        world.answers.put_nowait([Answer(key="a", state=AnswerState.TRY_LATER, until_ms=60_000.0)])
+        answers = await asyncio.gather(*asked)
+        assert {(one.state, one.until_ms) for one in answers} == {(AnswerState.TRY_LATER, 60_000.0)}
+        assert (len(world.posts), caller._entries) == (1, {})
+
+
+async def test_an_author_who_waits_at_most_so_long_hears_that_the_turn_is_later() -> None:
+    async with calling() as (world, caller):
+        for max_wait_ms, state in ((500_000.0, AnswerState.TRY_LATER), (50_000.0, None)):
+            options = CallOptions(max_wait_ms=max_wait_ms)
+            asked = asyncio.get_running_loop().create_task(caller.call(call("a"), "lane", options))
+            await wait_until(lambda: "a" in caller._entries and caller._entries["a"].posts > 0)
+            world.answers.put_nowait([Answer(key="a", state=AnswerState.TRY_LATER, until_ms=60_000.0)])
+            if state is None:
+                with pytest.raises(CallWaitExceededError, match="max_wait_ms=50000"):
+                    await asked
+            else:
+                assert (await asked).state is state

@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from runtime.engine.row_run import RowScope, run_row
+from runtime.engine.row_run import RowScope, died_row, run_row
 from runtime.engine.tool_calls import CallContext, CallPlace
-from runtime.errors import RunHaltedError, SliceLostError, ToolRejectedError
+from runtime.errors import RowWaitsError, RunHaltedError, SliceLostError, ToolRejectedError
 from runtime.model.row import FinishedRow, InputRow, RowState
+from runtime.model.row_wait import RowWait, WaitKind
 from runtime.play import Column
 from runtime.policy.limits import Limits
+from tests.waiting import wait_until_async
 
 ROW = InputRow(position=7, row_key="k", input={"name": "acme", "n": 2})
 
@@ -202,3 +205,87 @@ async def test_equal_calls_of_a_place_are_numbered_and_columns_are_places_of_the
     first, second, other = calls.places
     assert first.parts == second.parts == ("row", "", 7, "c", "x") and other.parts[-1] == "y"
     assert [first.nth("t:1"), second.nth("t:1"), other.nth("t:1"), first.nth("t:2")] == [0, 1, 0, 0]
+
+
+FAR = RowWait(kind=WaitKind.LANE, due_ms=60_000.0, detail="t on lane p")
+
+
+class FarCalls(Calls):
+    """The turn of every call is far away; counts what was asked."""
+
+    asked = 0
+
+    async def execute(
+        self, context: CallContext, tool: str, input: Any, options: Any = None, place: Any = None
+    ) -> tuple[Any, bool]:
+        self.asked += 1
+        raise RowWaitsError(FAR)
+
+
+async def plainly(row: Any, ctx: Any) -> Any:
+    return await ctx.tools.execute(id="a", tool="t", input={})
+
+
+async def swallowing(row: Any, ctx: Any) -> Any:
+    try:
+        return await ctx.tools.execute(id="a", tool="t", input={})
+    except BaseException:
+        return "all is well"
+
+
+async def asking_on(row: Any, ctx: Any) -> Any:
+    for n in range(5):
+        try:
+            return await ctx.tools.execute(id=f"a{n}", tool="t", input={})
+        except BaseException:
+            continue
+    return "nothing"
+
+
+async def grouped(row: Any, ctx: Any) -> Any:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ctx.tools.execute(id="a", tool="t", input={}))
+
+
+async def in_time(row: Any, ctx: Any) -> Any:
+    async with asyncio.timeout(5):
+        return await asyncio.wait_for(ctx.tools.execute(id="a", tool="t", input={}), 5)
+
+
+async def failing_after(row: Any, ctx: Any) -> Any:
+    try:
+        return await ctx.tools.execute(id="a", tool="t", input={})
+    finally:
+        raise ValueError("cleaning up went wrong")
+
+
+@pytest.mark.parametrize("resolver", [plainly, swallowing, asking_on, grouped, in_time, failing_after])
+async def test_a_row_whose_call_must_wait_waits_whatever_its_resolver_makes_of_it(resolver: Any) -> None:
+    calls = FarCalls()
+    row = await run(("before", lambda row, ctx: 1), ("c", resolver), ("after", plainly), calls=calls)
+    assert (row.state, row.wait, row.data, row.error) == (RowState.WAITING, FAR, b"", None)
+    assert calls.asked == 1
+
+
+async def test_a_cancelled_row_is_cancelled_even_if_it_waits() -> None:
+    async def stuck(row: Any, ctx: Any) -> Any:
+        try:
+            await ctx.tools.execute(id="a", tool="t", input={})
+        except BaseException:
+            await asyncio.Event().wait()
+
+    calls = FarCalls()
+    task = asyncio.get_running_loop().create_task(run(("c", stuck), calls=calls))
+    await wait_until_async(lambda: calls.asked == 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_row_that_kills_its_workers_fails_with_its_reason() -> None:
+    row = died_row(replace(ROW, crashes=4))
+    assert row.state is RowState.FAILED
+    assert data(row) == ROW.input
+    error = json.loads(row.error or b"")
+    assert (error["code"], error["type"]) == ("worker_died", "WorkerDiedError")
+    assert error["message"].startswith("4 worker processes died")

@@ -133,7 +133,7 @@ async def test_without_redis_pages_settle_and_are_sent_later(stage: Stage) -> No
     stage.epoch.away = True
     await stage.settling.advance(dataset_id)
     assert stage.published.numbers() == []
-    assert await stage.sweeps.once() == {"sessions": 0, "timers": 0, "datasets": 0, "runs": 0}
+    assert await stage.sweeps.once() == {"sessions": 0, "timers": 0, "waits": 0, "datasets": 0, "runs": 0}
     stage.epoch.away = False
     assert (await stage.sweeps.once())["pages"] == 1
     assert stage.published.numbers() == [0]
@@ -193,7 +193,7 @@ async def test_a_sweep_that_fails_stops_neither_the_others_nor_the_loop(stage: S
     stage.world.sessions.end_expired = broken
     await stage.world.runs.insert(NewRun(run_id="r9", org_id="org", play="p", input=None))
     await stage.world.age(10)
-    assert set(await stage.sweeps.once()) == {"timers", "pages", "datasets", "runs"}
+    assert set(await stage.sweeps.once()) == {"timers", "waits", "pages", "datasets", "runs"}
     assert stage.published.resumed == ["r9"]
 
 

@@ -10,6 +10,7 @@ import typer
 from broker_config.settings import Settings
 from runtime.errors import BadInputError, JsonValueError, PlaylaneError, UnknownPlayError
 from runtime.model import json_value
+from runtime.model.status import RunStatus
 from runtime.play import plays
 from workers.cli import watch
 from workers.cli.connection import connect, sender_settings
@@ -44,6 +45,7 @@ def enqueue(
     run_input = assemble_input(csv, input)
     with connect(org) as client:
         known = client.find(run_id) if run_id else None
+        refuse_other(known, play, run_input)
         started = client.enqueue(
             play, run_input, run_id=run_id, options=run_options(refresh or [], force=force)
         )
@@ -60,6 +62,14 @@ def enqueue(
         say(f"  playlane watch {started}     progress until it ends")
         say(f"  playlane status {started}    how it stands")
         say(f"  playlane cancel {started}    end it")
+
+
+def refuse_other(known: RunStatus | None, play: str, run_input: Any) -> None:
+    """A run id stands for one play and one input: another pair under it would report the old run as its own."""
+    if known is not None and (known.play != play or not json_value.same(known.input, run_input)):
+        raise BadInputError(
+            f"run {known.run_id} exists already, for play {known.play} and another input: choose another --run-id"
+        )
 
 
 def run_options(refresh: list[Refresh], *, force: bool) -> dict[str, bool]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from runtime.errors import PlaylaneError
-from workers.cli import cancel, enqueue, flower, migrate, stack, status, watch, worker
+from workers.cli import cancel, enqueue, flower, migrate, rows, stack, status, watch, worker
 from workers.cli.terminal import FAILED, exit_code, say_error
 
 DEBUG_VARIABLE = "PLAYLANE_DEBUG"
@@ -40,8 +40,9 @@ app.command("enqueue", epilog="Example: playlane enqueue airports --csv airports
 )
 app.command("watch", epilog="Example: playlane watch run-20250131-120000-1a2b3c4d")(watch.watch)
 app.command("status", epilog="Example: playlane status run-20250131-120000-1a2b3c4d --json")(status.status)
+app.command("rows", epilog="Example: playlane rows run-20250131-120000-1a2b3c4d --failed")(rows.rows)
 app.command("cancel", epilog="Example: playlane cancel run-20250131-120000-1a2b3c4d")(cancel.cancel)
-app.command("worker", epilog="Example: playlane worker lanes --lanes default,timezonefinder")(worker.worker)
+app.command("worker", epilog="Example: playlane worker lanes --lanes default,timezones")(worker.worker)
 app.command("flower", epilog="Example: playlane flower --port 5555")(flower.flower)
 app.command("migrate", epilog="Example: playlane migrate")(migrate.migrate)
 

@@ -28,9 +28,14 @@ def status_json(status: RunStatus) -> dict[str, Any]:
 
 
 def _datasets(status: RunStatus) -> Table:
-    table = _table("dataset", "state", "rows", "completed", "failed", "cancelled", texts=2)
+    doubles = any(
+        one.duplicates for one in status.datasets
+    )  # rows whose key another row of the input had before
+    names = ("rows", "completed", "failed", "cancelled", *(("duplicates",) if doubles else ()))
+    table = _table("dataset", "state", *names, texts=2)
     for one in status.datasets:
-        counts = (one.rows, one.completed, one.failed, one.cancelled)
+        counts = [one.rows, one.completed, one.failed, one.cancelled]
+        counts += [one.duplicates] if doubles else []
         table.add_row(Text(one.key), one.state.value, *(f"{count:,}" for count in counts))
     return table
 

@@ -3,6 +3,7 @@
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,9 @@ from workers.stack.supervisor import Supervisor
 
 FLOWER_PORT = 5555
 API_PORT = 8765
-ENQUEUE = "playlane enqueue airports --csv airports.csv --watch"
+ENQUEUE = (
+    "python -m examples.airports_csv airports.csv && playlane enqueue airports --csv airports.csv --watch"
+)
 
 
 def run_up(
@@ -101,6 +104,7 @@ def _env_file(path: Path, servers: Servers, ports: StackPorts) -> Iterator[Path]
         DATABASE_VARIABLE: servers.database_url,
         REDIS_VARIABLE: servers.redis_url,
         MODULES_VARIABLE: modules,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
     if ports.api_url is not None:
         values[API_VARIABLE] = ports.api_url

@@ -136,3 +136,7 @@ def tell_end(console: Console, status: RunStatus) -> None:
     reason = error_line(status)
     if reason:
         console.print(Text(f"error: {reason}", style="red"), soft_wrap=True)
+    if any(dataset.failed for dataset in status.datasets):
+        console.print(
+            Text(f"  playlane rows {status.run_id} --failed    which rows failed, and why"), soft_wrap=True
+        )

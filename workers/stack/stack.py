@@ -96,6 +96,7 @@ def stack_env(environ: Mapping[str, str], servers: Servers, api_url: str | None)
         DATABASE_VARIABLE: servers.database_url,
         REDIS_VARIABLE: servers.redis_url,
         MODULES_VARIABLE: environ.get(MODULES_VARIABLE) or DEFAULT_MODULES,
+        "FLOWER_UNAUTHENTICATED_API": "true",  # on loopback only; a Flower elsewhere demands a login
         "PYTHONHASHSEED": "0",
         "PYTHONUNBUFFERED": "1",
         "NO_PROXY": ",".join(bypass),

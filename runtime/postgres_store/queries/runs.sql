@@ -6,8 +6,7 @@ values (%(run_id)s, %(org_id)s, %(play)s, %(input)s::jsonb, %(options)s::jsonb, 
 on conflict (run_id) do nothing
 
 -- name: claim
--- Holds a run that nobody live holds; the same claim repeated (answer lost) finds itself.
--- A holder that never came back is a crash; progress since the crash before starts the count anew.
+-- Holds a run that nobody live holds; repeated it finds itself; holders that never came back count, until there is progress.
 with crashed as materialized (
   select 1 from runs r join sessions x on x.session_id = r.session_id
   where r.run_id = %(run_id)s and r.state = 'running' and x.ended_at is not null and not x.closed),
@@ -62,6 +61,17 @@ armed as (
   insert into boundaries (run_id, op_key, kind, state, due_at)
   select run_id, %(op_key)s, 'timer', 'armed', now() + %(delay_s)s::float8 * interval '1 second' from held
   on conflict (run_id, op_key) do nothing)
+select count(*) from held
+
+-- name: rest
+-- A wait of which nothing but its end matters, under the attempt's fence; a new one takes an old one's place.
+with held as (
+  select run_id from runs
+  where run_id = %(run_id)s and attempt = %(attempt)s and state = 'running' for share),
+armed as (
+  insert into boundaries (run_id, op_key, kind, state, due_at)
+  select run_id, %(op_key)s, 'lane', 'armed', now() + %(delay_s)s::float8 * interval '1 second' from held
+  on conflict (run_id, op_key) do update set state = excluded.state, due_at = excluded.due_at, outcome = null)
 select count(*) from held
 
 -- name: held

@@ -1,6 +1,5 @@
 -- name: take
--- Claims an open, unheld slice of a live run; the same claim repeated (answer lost) finds itself.
--- If the holder before never came back, that counts against every row that it left open.
+-- Claims an open, unheld slice of a live run; repeated it finds itself; a holder that never came back counts against its rows.
 with facts as (
   select d.dataset_id, d.run_id, r.org_id, r.play, d.key, d.namespace, d.columns, d.source_hash, d.on_row_error,
     r.options, r.number, floor(extract(epoch from r.created_at) * 1000)::bigint as epoch_ms

@@ -1,6 +1,6 @@
 -- name: run
 -- A run as a whole.
-select run_id, org_id, play, state, attempt, result, error, created_at, started_at, ended_at, now()
+select run_id, org_id, play, input, state, attempt, result, error, created_at, started_at, ended_at, now()
 from runs where run_id = %(run_id)s
 
 -- name: datasets

@@ -1,0 +1,34 @@
+"""What a row waits for, and where it is when it goes on."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class WaitKind(StrEnum):
+    LANE = "lane"  # its call's ticket is far away
+    BUDGET = "budget"  # until the run's budget is raised or freed
+    SLEEP = "sleep"
+    EVENT = "event"
+
+    @property
+    def parks(self) -> bool:
+        """Whether a page whose rows wait only for this leaves the window."""
+        return self in (WaitKind.SLEEP, WaitKind.EVENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowWait:
+    """What a row waits for; `due_ms` from now at the latest, None = until it is woken."""
+
+    kind: WaitKind
+    due_ms: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WokenPage:
+    """A page with rows that go on: its slices are due again."""
+
+    run_id: str
+    dataset_id: int
+    page: int
