@@ -54,7 +54,8 @@ class PlayClient:
         if self._database is not None:
             self._database.insert(message.to_run())
         try:
-            self._messages.send("plays.run", message.model_dump(), about=message.run_id)
+            options = message.options.model_dump(exclude_defaults=True)
+            self._messages.send("plays.run", message.model_dump() | {"options": options}, about=message.run_id)
         except ServiceUnreachableError as error:
             if self._database is None:
                 raise

@@ -2,7 +2,10 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -21,7 +24,7 @@ from runtime.execution_api.client import ExecutionApiClient
 from runtime.execution_api.lane_requests import LaneRequests
 from runtime.execution_api.tokens import StaticTokenSource
 from runtime.faults import no_fault
-from runtime.model.call import Post
+from runtime.model.call import AnswerState, Post
 from runtime.model.rate_scope import LanePacing
 from runtime.policy.limits import Limits
 from runtime.redis_store.connect import connect
@@ -141,6 +144,31 @@ async def test_a_refusal_at_one_process_stops_all_and_burns_no_attempt(fleet: Fl
     assert after and min(after) - refused < wait_s + 0.3
     assert all(receipt.output is not None for receipt in fleet.receipts.stored.values())
     assert len(fleet.receipts.stored) == 1_200
+
+
+@pytest.mark.parametrize("fleet", [{"metadata": metadata(limit=1, perMs=600_000)}], indirect=True)
+async def test_one_orgs_used_up_quota_puts_its_calls_off_and_holds_up_no_other_org(fleet: Fleet) -> None:
+    """The first batch of an org leaves; what would wait longer than is held is told when to come back, at the rate."""
+
+    async def post(org_id: str, count: int) -> Accepted:
+        made = tuple(replace(call, org_id=org_id, inbox=org_id) for call in calls(count, org_id))
+        return await fleet.engines[0].accept(Post(post_id=org_id, lane="fakeprov", calls=made))
+
+    async with asyncio.timeout(8):
+        first = await post("a", 4 * BATCH)
+        await first.wait()
+        await (await post("b", BATCH)).wait()
+    inbox = RedisInbox(fleet.redis[0], LIMITS)
+    answers = {org_id: [one for _ in range(9) for one in await inbox.pop(org_id, 0)] for org_id in "ab"}
+    states = {org_id: Counter(one.state for one in found) for org_id, found in answers.items()}
+    assert states["b"] == {AnswerState.COMPLETED: BATCH}
+    assert states["a"] == {AnswerState.COMPLETED: BATCH, AnswerState.TRY_LATER: 3 * BATCH}
+    untils_s = sorted({round((one.until_ms or 0) / 1000) for one in answers["a"] if one.until_ms})
+    assert len(untils_s) == 3
+    assert 560 <= untils_s[0] <= 612, "it comes back when its turn is near"
+    assert all(590 <= later - one <= 615 for one, later in pairwise(untils_s))
+    assert fleet.engines[0].snapshot().held == 0
+    assert await fleet.redis[0].keys("lease:*") == []
 
 
 @pytest.mark.parametrize("fleet", [{"metadata": metadata(limit=200)}], indirect=True)

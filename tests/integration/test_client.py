@@ -74,7 +74,7 @@ def test_the_row_is_written_and_the_message_sent(client: PlayClient, redis_url: 
         "org_id": "acme",
         "play": "airports",
         "input": {"file": "/data/a.csv", "none": None},
-        "options": {"integration_mode": None},
+        "options": {},
     }
 
 

@@ -329,7 +329,7 @@ class PayOnce(RuleBasedStateMachine):
     @invariant()
     def one_live_process_holds_a_key(self) -> None:
         for key in KEYS:
-            lease = self.run(self.redis.hgetall(f"lease:{key}"))
+            lease: dict[bytes, bytes] = self.run(self.redis.hgetall(f"lease:{key}"))  # type: ignore[arg-type]
             if lease:
                 fence, session = int(lease[b"fence"]), lease[b"session"].decode()
                 holders = [

@@ -209,4 +209,4 @@ def test_refresh_and_force_become_options_of_the_run(
     refresh: list[Refresh], force: bool, options: dict[str, bool]
 ):
     assert run_options(refresh, force=force) == options
-    RunOptions(**options)
+    assert RunOptions.model_validate(options)
