@@ -120,7 +120,7 @@ class Caller:
                 raise await self._silence.exceeded(
                     call, lane, f"max_wait_ms={max_wait_ms:g}", posts=entry.posts, leased=False
                 )
-        if answer.cached:
+        if answer.cached and not followed:
             self._usage[call.run_id, call.tool][0] += 1
         return replace(answer, followed=True) if followed else answer
 

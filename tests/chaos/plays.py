@@ -1,5 +1,7 @@
 """Plays of the kill tests: two datasets, batched and single calls, and a call of the body's own."""
 
+import os
+import signal
 from typing import Any
 
 from runtime import play
@@ -55,6 +57,53 @@ async def chaos(ctx: Any, input: Any) -> Any:
         .run(key="name", on_row_error="isolate")
     )
     return {"head": head, "middle": middle, "first": first.completed, "second": second.completed}
+
+
+def deadly(row: Any, ctx: Any) -> Any:
+    """One row takes its process down, whoever runs it."""
+    if row["is_deadly"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return len(row["name"])
+
+
+@play("poisoned")
+async def poisoned(ctx: Any, input: Any) -> Any:
+    """A dataset with calls, one of whose rows kills."""
+    rows = [
+        {**row, "is_deadly": n == input["deadly"]}
+        for n, row in enumerate(rows_of(input["tag"], "rows", input["rows"]))
+    ]
+    done = await (
+        ctx.dataset("rows", rows)
+        .with_column("looked_up", looked_up)
+        .with_column("deadly", deadly)
+        .run(key="name", on_row_error="isolate")
+    )
+    return {"completed": done.completed, "failed": done.failed}
+
+
+async def slowly(row: Any, ctx: Any) -> Any:
+    """A call of a tool with a low limit."""
+    found = await ctx.tools.execute(id="slowly", tool="echo_single", input={"item": f"slow:{row['name']}"})
+    return found["value"]
+
+
+@play("slow_lane")
+async def slow_lane(ctx: Any, input: Any) -> Any:
+    """More calls at once than the provider takes in the time that calls are held; the body's own is the last."""
+    done = await (
+        ctx.dataset("rows", rows_of(input["tag"], "rows", input["rows"]))
+        .with_column("slowly", slowly)
+        .run(key="name", on_row_error="isolate")
+    )
+    return {"completed": done.completed, "failed": done.failed}
+
+
+@play("deadly_body")
+async def deadly_body(ctx: Any, input: Any) -> Any:
+    """A body that takes its process down at the same place each time."""
+    await ctx.tools.execute(id="head", tool="echo", input={"item": f"{input['tag']}/head"})
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def expected_items(tag: str, rows: int) -> set[str]:

@@ -31,6 +31,11 @@ LIMITS: dict[str, Any] = {
     "repost_after_ms": 1_500,
     "repost_max_ms": 5_000,
     "sigterm_grace_s": 10,
+    "hold_ms": 1_000,
+}
+METADATA = {
+    "country_facts": {"batch": None},
+    "echo_single": {"queueHints": [{"provider": "slow", "limit": 10, "perMs": 1_000, "counts": "requests"}]},
 }
 LEFT_S = 15.0
 CALM_LATENCY_MS = 30.0
@@ -118,6 +123,6 @@ def stack_under_test(
         )
         assert ports.api_url is not None
         stack = StackUnderTest(supervisor, servers, ports.api_url, said)
-        stack.control({"metadata": {"country_facts": {"batch": None}}})
+        stack.control({"metadata": METADATA})
         supervisor.start_watching()
         yield stack

@@ -159,7 +159,7 @@ async def test_one_orgs_used_up_quota_puts_its_calls_off_and_holds_up_no_other_o
         await first.wait()
         await (await post("b", BATCH)).wait()
     inbox = RedisInbox(fleet.redis[0], LIMITS)
-    answers = {org_id: [one for _ in range(9) for one in await inbox.pop(org_id, 0)] for org_id in "ab"}
+    answers = {org_id: [one for _ in range(4) for one in await inbox.pop(org_id, 0.1)] for org_id in "ab"}
     states = {org_id: Counter(one.state for one in found) for org_id, found in answers.items()}
     assert states["b"] == {AnswerState.COMPLETED: BATCH}
     assert states["a"] == {AnswerState.COMPLETED: BATCH, AnswerState.TRY_LATER: 3 * BATCH}
