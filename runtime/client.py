@@ -55,7 +55,9 @@ class PlayClient:
             self._database.insert(message.to_run())
         try:
             options = message.options.model_dump(exclude_defaults=True)
-            self._messages.send("plays.run", message.model_dump() | {"options": options}, about=message.run_id)
+            self._messages.send(
+                "plays.run", message.model_dump() | {"options": options}, about=message.run_id
+            )
         except ServiceUnreachableError as error:
             if self._database is None:
                 raise

@@ -11,7 +11,7 @@ from runtime.context.log_line import log_fields, log_text
 from runtime.context.scope import current_scope
 from runtime.context.tool_result import ToolResult, journal_result
 from runtime.errors import JsonValueError, PlayDefinitionError
-from runtime.model.call_options import CallOptions, checked
+from runtime.model.call_options import NO_OPTIONS, CallOptions, checked
 from runtime.model.extracting import ResultParts, list_at
 from runtime.model.json_value import check
 from runtime.model.kept_value import plain
@@ -103,6 +103,9 @@ class PlayContext:
             )
 
 
+_NOTHING_SAID = (False, None, None, None, None)
+
+
 class Tools:
     """`ctx.tools`: the provider tools of the execution API."""
 
@@ -133,16 +136,18 @@ class Tools:
                 f"got id={id!r:.80}, tool={tool!r:.80}"
             )
         given = _as_json(input)
-        options = checked(
-            CallOptions(
-                force=force,
-                stale_after_seconds=stale_after_seconds,
-                receipt_wait_ms=receipt_wait_ms,
-                max_wait_ms=max_wait_ms,
-                timeout_ms=timeout_ms,
-            ),
-            f'play "{self._body.play.name}": tools.execute(id="{id}")',
-        )
+        options = NO_OPTIONS
+        if (force, stale_after_seconds, receipt_wait_ms, max_wait_ms, timeout_ms) != _NOTHING_SAID:
+            options = checked(
+                CallOptions(
+                    force=force,
+                    stale_after_seconds=stale_after_seconds,
+                    receipt_wait_ms=receipt_wait_ms,
+                    max_wait_ms=max_wait_ms,
+                    timeout_ms=timeout_ms,
+                ),
+                f'play "{self._body.play.name}": tools.execute(id="{id}")',
+            )
         scope = current_scope.get()
         if scope is not None:
             return await scope.tool(id=id, tool=tool, input=given, options=options)

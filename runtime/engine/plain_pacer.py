@@ -69,6 +69,10 @@ class PlainPacer:
     def in_use(self, lane: str) -> int:
         return self._in_use[lane]
 
+    def waiting(self, lane: str) -> int:
+        """How many wait for a place."""
+        return len(self._waiting.get(lane, ()))
+
     def give_back(self, lane: str, granted: "asyncio.Future[None]") -> None:
         """End a ticket, whether its place was granted yet or not."""
         if granted.done():

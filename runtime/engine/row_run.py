@@ -1,7 +1,6 @@
 """One row: its columns in order, each seeing the earlier ones; a failure stays in the row."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
@@ -51,7 +50,7 @@ class RowScope:
     waits: RowWaitsError | None = None  # what the row waits for, whatever a resolver made of it
     _logged: int = field(default=0)
     _open: list[tuple[str, str, Any]] = field(default_factory=list)
-    _equals: Counter[str] = field(default_factory=Counter)
+    _equals: dict[str, int] = field(default_factory=dict)
 
     async def tool(self, *, id: str, tool: str, input: Any, options: CallOptions = NO_OPTIONS) -> Any:
         self.check()
@@ -85,11 +84,14 @@ class RowScope:
         return CallPlace(parts=parts, nth=lambda what: self._nth(f"{column}:{id}:{what}"))
 
     def _nth(self, what: str) -> int:
-        self._equals[what] += 1
-        return self._equals[what] - 1
+        n = self._equals.get(what, 0)
+        self._equals[what] = n + 1
+        return n
 
     def _refuse_twin(self, id: str, tool: str, input: Any) -> None:
         """The same question twice at once in one row is a slip, or needs two names."""
+        if not self._open:
+            return
         twins = [one for one in self._open if one[:2] == (id, tool) and one[2] == input]
         if twins and any(canonical(one[2]) == canonical(input) for one in twins):
             raise PlayDefinitionError(

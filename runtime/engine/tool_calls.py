@@ -1,5 +1,6 @@
 """From `ctx.tools.execute` to a value: keys, lane, the caller, and the answer as a value or an error."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,6 +76,7 @@ class ToolCalls:
         self._lane_of = lane_of
         self._session_id = session_id
         self._limits = limits
+        self._facts: dict[tuple[str, str], tuple[ToolMetadata, str | None, float]] = {}
 
     async def execute(
         self,
@@ -89,7 +91,7 @@ class ToolCalls:
         Raises RowWaitsError if the call's turn is so far away that nobody should wait for it here.
         """
         self._check(tool, input)
-        metadata = await self._catalog.metadata(tool, context.org_id)
+        metadata, _ = await self._known(tool, context.org_id)
         self._check_timeout(metadata, options)
         answer = await self._answer(context, metadata, input, options, place)
         if answer.state is AnswerState.TRY_LATER:
@@ -113,12 +115,13 @@ class ToolCalls:
         """Credentials that change in mid-run make it another call, once; a second change is final."""
         tool, lane = metadata.tool, self._lane_of(metadata.provider)
         private = self._private_keys(context, metadata, input, options, place)
-        scope = await self._catalog.auth_scope(tool, context.org_id)
+        _, scope = await self._known(tool, context.org_id)
         call = self._call(context, metadata, input, options, scope, private)
         answer = await self._caller.call(call, lane, options)
         if answer.state is not AnswerState.FAILED or (answer.error or {}).get("code") != AUTH_SCOPE_CHANGED:
             return answer
         scope = await self._catalog.auth_scope(tool, context.org_id, refresh=True)
+        self._facts.pop((context.org_id, tool), None)
         log.warning(
             "credentials changed, asked again under the new ones",
             action="call.rekey",
@@ -128,6 +131,19 @@ class ToolCalls:
         return await self._caller.call(
             self._call(context, metadata, input, options, scope, private), lane, options
         )
+
+    async def _known(self, tool: str, org_id: str) -> tuple[ToolMetadata, str | None]:
+        """What the catalog says of a tool, asked at most once a second: thousands of rows ask in that time."""
+        now_s = asyncio.get_running_loop().time()
+        known = self._facts.get((org_id, tool))
+        if known is not None and now_s < known[2]:
+            return known[0], known[1]
+        metadata = await self._catalog.metadata(tool, org_id)
+        scope = await self._catalog.auth_scope(tool, org_id)
+        if len(self._facts) >= self._limits.metadata_tools:
+            self._facts.clear()
+        self._facts[org_id, tool] = (metadata, scope, now_s + self._limits.tool_facts_s)
+        return metadata, scope
 
     async def store_usage(self) -> None:
         """Write what calls outside rows have used so far."""

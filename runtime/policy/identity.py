@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from runtime.model.canonical_json import canonical, digest
@@ -26,12 +27,22 @@ def call_keys(
     response_revision: str | None,
 ) -> CallKeys:
     """The provider's key leaves out the revision (a re-read is the same purchase), leases and attempts."""
-    call = canonical([org_id, tool, input, auth_scope, action_version])
-    revision = canonical(response_revision)
+    before, after, revision = _frame(org_id, tool, auth_scope, action_version, response_revision)
+    call = before + canonical(input) + after
     return CallKeys(
         receipt=hashlib.sha256(b'["receipt",' + call + b"," + revision + b"]").hexdigest(),
         item="pl-" + hashlib.sha256(b'["item",' + call + b"]").hexdigest()[:48],
     )
+
+
+@lru_cache(maxsize=1_024)
+def _frame(
+    org_id: str, tool: str, auth_scope: str | None, action_version: str, response_revision: str | None
+) -> tuple[bytes, bytes, bytes]:
+    """Canonical text around the input, `[org,tool,` and `,scope,version]`, and the revision's: alike for many calls."""
+    before = b"[" + canonical(org_id) + b"," + canonical(tool) + b","
+    after = b"," + canonical(auth_scope) + b"," + canonical(action_version) + b"]"
+    return before, after, canonical(response_revision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,6 +122,7 @@ class Limits:
     long_inference_timeout_ms: float = 900_000.0
     body_stall_ms: float = 30_000.0
     metadata_ttl_s: float = 600.0
+    tool_facts_s: float = 1.0
     control_attempts: int = 3
     control_delays_ms: tuple[float, ...] = (100.0, 250.0)
     transport_attempts: int = 3

@@ -56,7 +56,8 @@ class RedisPacer:
         pace = self.pace(scope)
         name = _line_name(scope)
         self._widths[name] = self._width(pace, name)
-        return RedisTicket(self, pace, name, self._places.place(name), items)
+        ahead = self._places.waiting(name)
+        return RedisTicket(self, pace, name, self._places.place(name), items, ahead)
 
     def pace(self, scope: RateScope) -> Pace:
         """The scope with its lane's defaults, as meters."""
@@ -162,12 +163,15 @@ class RedisPacer:
 class RedisTicket:
     """A place in this process's line, then a moment in the fleet's."""
 
-    def __init__(self, pacer: RedisPacer, pace: Pace, name: str, place: PlainTicket, items: int) -> None:
+    def __init__(
+        self, pacer: RedisPacer, pace: Pace, name: str, place: PlainTicket, items: int, ahead: int = 0
+    ) -> None:
         self._pacer = pacer
         self._pace = pace
         self._name = name
         self._place = place
         self._items = items
+        self._ahead = ahead  # of it in this process's line
         self._id = uuid4().hex
         self._asked: asyncio.Future[Any] | None = None
         self._granted_ms: float | None = None
@@ -178,6 +182,9 @@ class RedisTicket:
 
     async def due(self, hold_ms: float = inf) -> float:
         """Returns at this ticket's moment, as far as it is known; at once if that is further than `hold_ms`."""
+        ahead_ms = self._ahead * self.spacing_ms(self._items)
+        if ahead_ms > hold_ms:
+            return ahead_ms  # at least: other processes have lines of their own
         await self._place.due()
         if self._pace.is_open:
             return 0.0  # closed or not is told at the confirmation

@@ -237,3 +237,21 @@ async def test_queued_runs_are_hinted_once_a_sweep(world: StoresWorld) -> None:
     await world.age(6)
     assert await world.settling.due_runs() == ["r1"]
     assert await world.settling.due_runs() == []
+
+
+async def test_a_rest_wakes_a_suspended_run_and_counts_anew_each_time(world: StoresWorld) -> None:
+    await world.held_run()
+    for attempt in (1, 2):
+        await world.runs.rest("r1", attempt, "lane:tool:a", 60)
+        await world.age(30)
+        await world.runs.rest("r1", attempt, "lane:tool:a", 60)
+        wakes = (await world.runs.poll("r1", attempt)).wakes
+        assert await world.runs.suspend("r1", attempt, wakes)
+        await world.age(45)
+        await world.settling.resolve_timers()
+        assert await world.runs.claim("r1", "s1") is None
+        await world.age(20)
+        await world.settling.resolve_timers()
+        assert await world.runs.claim("r1", "s1") is not None
+    with pytest.raises(AttemptLostError):
+        await world.runs.rest("r1", 1, "lane:tool:a", 60)

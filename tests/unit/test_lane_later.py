@@ -38,9 +38,9 @@ class LineTicket:
 
     async def due(self, hold_ms: float = inf) -> float:
         line, now_ms = self.pacer.line, self.pacer.clock.now_ms()
-        self.due_ms = max([now_ms, *(at + SPACING_MS for at in line)])
-        line.append(self.due_ms)
-        wait_ms = self.due_ms - now_ms
+        due_ms = self.due_ms = max([now_ms, *(at + SPACING_MS for at in line)])
+        line.append(due_ms)
+        wait_ms = due_ms - now_ms
         if wait_ms > hold_ms:
             return wait_ms
         if wait_ms:
