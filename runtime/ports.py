@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from runtime.model.call import Answer, Call, Usage
 from runtime.model.dataset import DatasetFacts, EndedDataset, NewDataset, OpenDataset, SeedPage
-from runtime.model.lease import BatchRecord, Claim, Lease
+from runtime.model.lease import BatchRecord, Claim, Lease, OrphanBatch
 from runtime.model.operation import JournalEntry
 from runtime.model.page import PageOut
 from runtime.model.physical_request import PhysicalReply, PhysicalRequest
@@ -327,8 +327,8 @@ class LeaseStore(Protocol):
         """Ids of recorded batches whose session is dead."""
         ...
 
-    async def runs_of(self, batch_ids: Sequence[str]) -> dict[str, frozenset[str]]:
-        """Runs behind the members of recorded batches, by batch."""
+    async def orphans_of(self, batch_ids: Sequence[str]) -> dict[str, OrphanBatch]:
+        """What is recorded of batches, by batch; one without a record is left out."""
         ...
 
     async def alive(self, receipt_keys: Sequence[str]) -> set[str]:

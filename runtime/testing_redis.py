@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from runtime.errors import ServiceUnreachableError
 from runtime.model import answer_message, batch_record
 from runtime.model.call import Answer
-from runtime.model.lease import BatchRecord, Claim, ClaimVerdict, Lease, LeaseState
+from runtime.model.lease import BatchRecord, Claim, ClaimVerdict, Lease, LeaseState, OrphanBatch
 from runtime.model.physical_request import PhysicalReply, PhysicalRequest
 from runtime.policy.limits import DEFAULT_LIMITS, Limits
 
@@ -147,11 +147,13 @@ class MemoryLeases:
         ]
         return dead[:limit]
 
-    async def runs_of(self, batch_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+    async def orphans_of(self, batch_ids: Sequence[str]) -> dict[str, OrphanBatch]:
         self._redis.reach()
         records = self._redis.batches
         return {
-            batch_id: batch_record.runs_of(records[batch_id].members)
+            batch_id: OrphanBatch(
+                runs=batch_record.runs_of(records[batch_id].members), members=records[batch_id].members
+            )
             for batch_id in batch_ids
             if batch_id in records
         }

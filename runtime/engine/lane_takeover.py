@@ -13,7 +13,7 @@ from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_spec import BatchSpec, batch_spec, call_of
 from runtime.errors import BadInputError, PlayDefinitionError, ServiceUnreachableError, ToolCallError
 from runtime.model.call import Accepts
-from runtime.model.lease import BatchRecord
+from runtime.model.lease import BatchRecord, OrphanBatch
 from runtime.model.outcome import all_unknown
 from runtime.model.receipt import Receipt, ReceiptState
 from runtime.model.tool import ToolMetadata
@@ -40,7 +40,7 @@ class Takeover:
         self._spawn = spawn
         self._waiting: dict[str, list[Item]] = {}
         self._put_off: set[str] = set()  # perhaps ours already, so no sweep of orphans finds them
-        self._asked_by: dict[str, frozenset[str]] = {}  # runs behind each orphan batch
+        self._orphans: dict[str, OrphanBatch] = {}
 
     def start(self, batch_id: str, waiting: Sequence[Item] = ()) -> None:
         """Adopt in the background; `waiting` items belong to that batch."""
@@ -57,7 +57,8 @@ class Takeover:
     async def sweep(self) -> int:
         """Start on recorded batches whose session is dead; returns how many were found.
 
-        A batch whose runs have all ended is left: it waits for the next asker, or for its time to be up.
+        A batch whose runs have all ended is left to the next asker, or until its time is up, unless all of it is
+        committed: then only its leases are left to free.
         """
         put_off, self._put_off = self._put_off, set()
         found = await self._wanted(await self._parts.leases.orphans(self._parts.limits.orphan_scan))
@@ -66,18 +67,32 @@ class Takeover:
         return len(found)
 
     async def _wanted(self, orphans: Sequence[str]) -> list[str]:
-        """The oldest of the orphans that a live run waits for."""
+        """The oldest of the orphans that a live run waits for, or that nothing is left to do for."""
         parts = self._parts
         bound = parts.limits.takeover_batches
         if parts.runs is None or not orphans:
             return list(orphans[:bound])
-        fresh = [batch_id for batch_id in orphans if batch_id not in self._asked_by]
-        known = {batch_id: self._asked_by[batch_id] for batch_id in orphans if batch_id in self._asked_by}
+        fresh = [batch_id for batch_id in orphans if batch_id not in self._orphans]
+        known = {batch_id: self._orphans[batch_id] for batch_id in orphans if batch_id in self._orphans}
         for start in range(0, len(fresh), bound):
-            known |= await parts.leases.runs_of(fresh[start : start + bound])
-        self._asked_by = known
-        ended = await parts.runs.ended(sorted(frozenset[str]().union(*known.values())))
-        return [batch_id for batch_id in orphans if known.get(batch_id, frozenset()) - ended][:bound]
+            known |= await parts.leases.orphans_of(fresh[start : start + bound])
+        self._orphans = known
+        runs = sorted(frozenset[str]().union(*(orphan.runs for orphan in known.values())))
+        ended = await parts.runs.ended(runs)
+        asked_for = [batch_id for batch_id in orphans if batch_id in known and known[batch_id].runs - ended]
+        left = [batch_id for batch_id in orphans if batch_id in known and batch_id not in asked_for]
+        return [*asked_for, *await self._done(left[:bound])][:bound]
+
+    async def _done(self, batch_ids: Sequence[str]) -> list[str]:
+        """Those of which every member is committed."""
+        members = {batch_id: self._orphans[batch_id].members for batch_id in batch_ids}
+        keys = [member["key"] for one in members.values() for member in one]
+        stored = await self._parts.receipts.read(keys) if keys else {}
+        return [
+            batch_id
+            for batch_id, one in members.items()
+            if one and all(_is_committed(member, stored.get(member["key"])) for member in one)
+        ]
 
     async def _take(self, batch_id: str) -> None:
         flight: Flight | None = None

@@ -5,7 +5,7 @@ from typing import Any
 
 from runtime.errors import BadInputError, JsonValueError
 from runtime.model import json_value
-from runtime.model.lease import BatchRecord
+from runtime.model.lease import BatchRecord, OrphanBatch
 
 VERSION = 1
 
@@ -51,9 +51,10 @@ def runs_of(members: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     )
 
 
-def runs_of_text(text: bytes) -> frozenset[str]:
-    """The same of a stored record; none where it can't be read, so it is left until it expires."""
+def orphan_of_text(text: bytes) -> OrphanBatch:
+    """The same of a stored record; nothing where it can't be read, so it is left until it expires."""
     try:
-        return runs_of(json_value.loads(text)["members"])
+        members = json_value.loads(text)["members"]
+        return OrphanBatch(runs=runs_of(members), members=tuple(members))
     except (JsonValueError, KeyError, TypeError, ValueError):
-        return frozenset()
+        return OrphanBatch(runs=frozenset(), members=())

@@ -71,3 +71,11 @@ class BatchRecord:
             (own, next(shared) if member.get("shared_key") else None)
             for own, member in zip(values[: len(self.members)], self.members, strict=True)
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanBatch:
+    """What a sweep must know of a dead session's batch: the runs behind it, and its members as recorded."""
+
+    runs: frozenset[str]
+    members: tuple[dict[str, Any], ...]

@@ -7,7 +7,7 @@ from uuid import uuid4
 from redis.asyncio import Redis
 
 from runtime.model import batch_record
-from runtime.model.lease import BatchRecord, Claim, ClaimVerdict, Lease
+from runtime.model.lease import BatchRecord, Claim, ClaimVerdict, Lease, OrphanBatch
 from runtime.policy.limits import Limits
 from runtime.redis_store import keys
 from runtime.redis_store.scripts import Script, reaching_redis
@@ -111,15 +111,15 @@ class RedisLeases:
         found = await _ORPHANS.run(self._redis, [keys.BATCHES, keys.GRACE], [limit, self._limits.orphan_scan])
         return [batch_id.decode() for batch_id in found]
 
-    async def runs_of(self, batch_ids: Sequence[str]) -> dict[str, frozenset[str]]:
-        """Runs behind the members of recorded batches; a batch without a record is left out."""
+    async def orphans_of(self, batch_ids: Sequence[str]) -> dict[str, OrphanBatch]:
+        """What is recorded of batches; one without a record is left out."""
         with reaching_redis("reading batch records"):
             async with self._redis.pipeline(transaction=False) as pipeline:
                 for batch_id in batch_ids:
                     pipeline.hget(keys.batch(batch_id), "record")
                 texts = await pipeline.execute()
         return {
-            batch_id: batch_record.runs_of_text(text)
+            batch_id: batch_record.orphan_of_text(text)
             for batch_id, text in zip(batch_ids, texts, strict=True)
             if text is not None
         }

@@ -259,4 +259,7 @@ async def test_the_runs_behind_recorded_batches(fleet: Fleet) -> None:
         {**sealed.members[1], "run_id": "r3"},
     )
     await one.seal(replace(sealed, members=members))
-    assert await one.runs_of(["b1", "gone"]) == {"b1": frozenset({"r1", "r2", "r3"})}
+    found = await one.orphans_of(["b1", "gone"])
+    assert {batch_id: orphan.runs for batch_id, orphan in found.items()} == {
+        "b1": frozenset({"r1", "r2", "r3"})
+    }

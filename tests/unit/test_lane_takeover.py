@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from runtime.model.physical_request import PhysicalReply, PhysicalRequest
-from runtime.model.receipt import ReceiptState
+from runtime.model.receipt import Receipt, ReceiptState
 from tests.lane_stage import LaneStage, calls, items_of
 
 
@@ -45,6 +45,29 @@ async def test_a_batch_whose_runs_have_all_ended_waits_for_the_next_asker() -> N
     await two.finish(asking, within_ms=20)
     assert [len(items_of(request)) for request in two.requests.sent] == [3]
     assert len(await two.answers("rows-2")) == 2 and two.balanced()
+
+
+async def test_a_committed_batch_of_an_ended_run_leaves_no_lease() -> None:
+    """Killed between its commit and its release, and found only after its callers had read the receipts and ended."""
+    one = await dead_batch(3)
+    (record,) = one.redis.batches.values()
+    stored = [
+        Receipt(
+            key=member["key"],
+            org_id="o",
+            tool="echo",
+            run_id="r1",
+            state=ReceiptState.COMPLETED,
+            fence=member["fence"],
+            output=b"1",
+        )
+        for member in record.members
+    ]
+    await one.receipts.commit("lane-1", stored, ())
+    two = await heir(one, Runs("r1"))
+    await two.engine.sweep()
+    await two.clock.advance(10)
+    assert not two.requests.sent and not one.redis.batches and not one.redis.leases
 
 
 async def test_one_live_run_behind_a_batch_is_enough() -> None:
