@@ -1,9 +1,11 @@
 """Messages that come twice, runs that come twice, and workers that are told to stop."""
 
 import signal
+from collections import Counter
 
 import pytest
 
+from tests.chaos.ledger import ledger_name
 from tests.chaos.plays import expected_items
 from tests.chaos.runs import PLAY
 from tests.chaos.stack_under_test import StackUnderTest
@@ -43,6 +45,26 @@ def test_doubled_messages_are_harmless(stack: StackUnderTest) -> None:
             send("datasets.settle_page", "control", run_id="no such run", dataset_id=10**9, page=0)
     status = stack.check(run)
     assert status.attempt <= 4
+
+
+def test_two_runs_at_once_pay_once_even_when_the_owner_dies_in_flight(stack: StackUnderTest) -> None:
+    """Both runs ask for the same calls at the same time; whichever post comes first owns a key, the others follow.
+    The lane worker dies with batches on the wire: they go out again under the same keys, for both."""
+    stack.latency_ms(250)
+    first = stack.start(100)
+    second = stack.start(100, again=first)
+    stack.until_sent(first, 1)
+    stack.until_restarted("lanes", stack.kill("lanes"))
+    for run in (first, second):
+        status = stack.until_ended(run)
+        assert (status.state, status.result["first"], status.result["second"]) == ("completed", 100, 50)
+    requests = {
+        (entry["time"], entry["batch_key"]): entry
+        for run in (first, second)
+        for entry in stack.ledger(run).entries  # a request may carry calls of both
+    }
+    charged = Counter(ledger_name(item) for one in requests.values() for item in one["charged_items"])
+    assert set(charged) == expected_items(first.tag, 100) and set(charged.values()) == {1}
 
 
 def test_a_second_run_over_the_same_input_is_free_and_says_so(stack: StackUnderTest) -> None:
