@@ -304,7 +304,10 @@ class Caller:
             self._post(again)
 
     async def _end_waits(self, entry: _Entry, now_ms: float) -> bool:
-        """Nobody works on it: end the waits whose author said so; True if somebody waits longer than is usual."""
+        """Nobody works on it: end the waits whose author said so, and let the others' rows wait outside their slices.
+
+        True if somebody has waited longer than is usual.
+        """
         is_silent = False
         for waiter in entry.waiting:
             unleased_ms = now_ms - max(waiter.asked_ms, entry.leased_ms)
@@ -316,6 +319,15 @@ class Caller:
                 )
                 if waiter.is_open:
                     waiter.answered.set_exception(error)
+            elif (
+                waiter.receipt_wait_ms is None
+                and unleased_ms >= self._limits.receipt_wait_ms
+                and waiter.is_open
+            ):
+                later = Answer(
+                    key=waiter.call.key, state=AnswerState.TRY_LATER, until_ms=self._limits.hold_ms
+                )
+                waiter.answered.set_result(later)
         return is_silent
 
     def _poll_later(self, entry: _Entry, now_ms: float) -> None:
