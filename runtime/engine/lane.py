@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,9 @@ class LaneEngine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_line: set[asyncio.Task[None]] = set()  # tasks that wait for a ticket
         self._backlog: dict[str, int] = {}
+        self._admitting = 0  # posts between their arrival and the queue
+        self._all_admitted = asyncio.Event()
+        self._all_admitted.set()
         self._timer: Timer | None = None
         self._ended_timer: Timer | None = None
 
@@ -79,7 +83,14 @@ class LaneEngine:
         lane = post.lane
         self._backlog[lane] = self._backlog.get(lane, 0) + accepted.calls
         accepted.when_done(lambda: self._left(lane, accepted.calls))
-        await self._admission.admit(post, accepted)
+        self._admitting += 1
+        self._all_admitted.clear()
+        try:
+            await self._admission.admit(post, accepted)
+        finally:
+            self._admitting -= 1
+            if not self._admitting:
+                self._all_admitted.set()
         return accepted
 
     def backlog(self, lane: str) -> int:
@@ -111,6 +122,10 @@ class LaneEngine:
         """Nothing new; queued calls are given back; what is on the wire is finished within the grace, or left."""
         self._admission.is_closed = True
         self._stop_lines()
+        # A post between its claim and its queue gives itself back; going before that would leave its leases behind.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._all_admitted.wait()
         await self._book.give_back(self._coalescer.remove(lambda _item: True))
         if self._tasks:
             _done, late = await asyncio.wait(self._tasks, timeout=grace_s)

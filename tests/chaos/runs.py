@@ -154,15 +154,23 @@ class Runs(Processes):
             return self.until(look, f"the end of {run.run_id}", timeout_s)
 
     def _left_behind(self) -> list[str]:
-        """Leases, batches, and keys of ours that would live for ever."""
+        """Leases that somebody alive holds, batches, and keys of ours that would live for ever.
+
+        A queued lease of a dead session holds nothing: whoever claims it next has it, and it expires.
+        """
         found: list[str] = []
         with self.redis(2) as state, self.redis(1) as results:
             for client in (state, results):
                 for key in client.scan_iter(count=1_000):
                     left_s = client.ttl(key)
-                    if left_s == -1 or key.startswith(("lease:", "batch:")) or key == "batches":
+                    held = key.startswith("lease:") and self._is_held(client, key)
+                    if left_s == -1 or held or key.startswith("batch:") or key == "batches":
                         found.append(f"{key} ttl={left_s}")
         return found
+
+    def _is_held(self, client: "redis.Redis", key: str) -> bool:
+        session, state = client.hmget(key, "session", "state")  # type: ignore[misc]
+        return state == "dispatched" or bool(session and client.exists(f"session:{session}"))
 
     def _queues(self) -> dict[str, int]:
         with self.redis(0) as broker:
