@@ -24,7 +24,7 @@ from workers.renewal import RenewalThread
 from workers.wiring import WorkerProcess, limits_of, load_plays, process, set_role
 
 log = structlog.get_logger()
-CONCURRENCY = {"control": 8, "plays": 8, "rows": 32, "lanes": 1}
+CONCURRENCY = {"control": 8, "plays": 8, "lanes": 1}
 LANE_PREFETCH = 64
 GC_THRESHOLD = 20_000
 EXIT_NOT_STARTED = 3
@@ -39,7 +39,8 @@ def run_worker(
     queues = queues_of_role(role, lanes or settings.lanes)
     refuse_mixed(queues)
     load_plays(settings)
-    limits_of(settings)
+    limits = limits_of(settings)
+    slots = limits.slices_per_row_process if role == "rows" else CONCURRENCY[role]
     set_role(role)
     consume(queues)
     if role == "lanes":
@@ -51,7 +52,7 @@ def run_worker(
     worker = app.Worker(
         hostname=f"{name or role}@{socket.gethostname()}",
         pool="threads",
-        concurrency=concurrency or CONCURRENCY[role],
+        concurrency=concurrency or slots,
         loglevel=settings.log_level,
         without_mingle=True,
         without_gossip=True,

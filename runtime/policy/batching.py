@@ -88,11 +88,10 @@ class SingleCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyedBatch:
-    """Items travel as {key: "<position>", "input": …} and are matched by that key alone."""
+class _RuleBatch:
+    """What a batch strategy takes from its tool's rule."""
 
     rule: BatchRule
-    key_field: str
 
     @property
     def name(self) -> str:
@@ -112,6 +111,13 @@ class KeyedBatch:
 
     def bucket(self, input: Any) -> str:
         return _bucket(self.rule, input)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedBatch(_RuleBatch):
+    """Items travel as {key: "<position>", "input": …} and are matched by that key alone."""
+
+    key_field: str
 
     def payload(self, inputs: Sequence[Any]) -> Any:
         items = [{self.key_field: str(position), "input": item} for position, item in enumerate(inputs)]
@@ -158,29 +164,8 @@ class KeyedBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PositionalBatch:
+class PositionalBatch(_RuleBatch):
     """Items travel bare; the reply is matched by position, and only when the counts agree."""
-
-    rule: BatchRule
-
-    @property
-    def name(self) -> str:
-        return self.rule.strategy
-
-    @property
-    def revision(self) -> str:
-        return self.rule.revision
-
-    @property
-    def operation(self) -> str:
-        return self.rule.operation
-
-    @property
-    def max_batch_size(self) -> int:
-        return self.rule.max_batch_size
-
-    def bucket(self, input: Any) -> str:
-        return _bucket(self.rule, input)
 
     def payload(self, inputs: Sequence[Any]) -> Any:
         return {self.rule.items_field: list(inputs)}

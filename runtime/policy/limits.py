@@ -161,7 +161,6 @@ class Limits:
     writer_final_ms: float = 5.0
     writer_retry_ms: float = 60_000.0
     failures_kept: int = 25
-    active_rows_bytes: int = 64 * MIB
 
     # stores
     database_pool: int = 8
