@@ -7,7 +7,8 @@ from typing import Any
 
 import structlog
 
-from runtime.engine.row_run import RowScope, died_row, run_row
+from runtime.engine.row_run import died_row, run_row
+from runtime.engine.row_scope import RowScope
 from runtime.engine.row_writer import RowWriter, SliceEnd
 from runtime.engine.tool_calls import CallContext, ToolCalls
 from runtime.errors import OwnershipLostError, SliceLostError

@@ -6,7 +6,8 @@ from typing import Any
 from runtime.context.dataset import DatasetHandle
 from runtime.context.kept_cells import alive, alive_row
 from runtime.context.tool_result import ToolList, ToolObject, ToolResult, tool_result
-from runtime.engine.row_run import RowScope, run_row
+from runtime.engine.row_run import run_row
+from runtime.engine.row_scope import RowScope
 from runtime.engine.run_result import result_json
 from runtime.engine.tool_calls import CallContext
 from runtime.model import json_value

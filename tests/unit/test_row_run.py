@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from runtime.engine.row_run import RowScope, died_row, run_row
+from runtime.engine.row_run import died_row, run_row
+from runtime.engine.row_scope import RowScope
 from runtime.engine.tool_calls import CallContext, CallPlace
 from runtime.errors import RowWaitsError, RunHaltedError, SliceLostError, ToolRejectedError
 from runtime.model.row import FinishedRow, InputRow, RowState

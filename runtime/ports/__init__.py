@@ -1,0 +1,42 @@
+"""What the engine needs of the world, as small Protocols. One contract suite runs on fakes and real stores.
+
+Every store method is one decision that is safe to repeat; a library's connection errors surface as
+ServiceUnreachableError after the adapter's own bounded retries.
+"""
+
+from runtime.ports.datasets import DatasetStore, SettlingStore
+from runtime.ports.execution import Requests, TokenSource, ToolCatalog
+from runtime.ports.messages import DispatchEpoch, Inbox, Publisher
+from runtime.ports.pacing import Pacer, Ticket
+from runtime.ports.process import Clock, Fault, LoopBridge, Timer
+from runtime.ports.receipts import LeaseStore, ReceiptStore
+from runtime.ports.rows import RowWrite, RowWriteAnswer, SliceRows, SliceStore
+from runtime.ports.runs import EndedRuns, LogLine, RunStore
+from runtime.ports.sessions import SessionStore
+
+__all__ = [
+    "Clock",
+    "DatasetStore",
+    "DispatchEpoch",
+    "EndedRuns",
+    "Fault",
+    "Inbox",
+    "LeaseStore",
+    "LogLine",
+    "LoopBridge",
+    "Pacer",
+    "Publisher",
+    "ReceiptStore",
+    "Requests",
+    "RowWrite",
+    "RowWriteAnswer",
+    "RunStore",
+    "SessionStore",
+    "SettlingStore",
+    "SliceRows",
+    "SliceStore",
+    "Ticket",
+    "Timer",
+    "TokenSource",
+    "ToolCatalog",
+]

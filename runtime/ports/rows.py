@@ -1,0 +1,60 @@
+"""Slices of rows and what is written of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.model.call import Usage
+from runtime.model.dataset import DatasetFacts
+from runtime.model.row import FinishedRow
+from runtime.model.slice import SliceId, TakenSlice
+from runtime.ports.runs import LogLine
+
+
+class SliceStore(Protocol):
+    async def take(self, run_id: str, slice_id: SliceId, session_id: str) -> TakenSlice | None:
+        """Claim an open slice that no live session holds (dataset open, page claimed, run live): fence + 1.
+
+        If its last holder never came back its open rows count a crash. At `suspect_crashes` the slice is split into
+        suspects, one row each, and comes back without rows: finish and settle it to send them.
+        """
+        ...
+
+    async def flush(self, write: "RowWrite") -> "RowWriteAnswer":
+        """One transaction: rows (fenced by their slices), sheet rows, counters, usage, and slices that are done.
+
+        A waiting row has no values yet; its wait is stored. A slice of an ended dataset or run is closed at once.
+        """
+        ...
+
+    async def release(self, held: Sequence[tuple[SliceId, int]]) -> None:
+        """Give slices back unfinished (id, fence): due to be sent again at once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceRows:
+    """Finished rows of one held slice; `final`: nothing more comes, finish the slice if no row is open."""
+
+    id: SliceId
+    fence: int
+    facts: DatasetFacts
+    rows: tuple[FinishedRow, ...]
+    final: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowWrite:
+    session_id: str
+    slices: tuple[SliceRows, ...]
+    usage: tuple[Usage, ...] = ()
+    logs: tuple[tuple[str, LogLine], ...] = ()  # (run_id, line)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowWriteAnswer:
+    """`done`: slices now done; `lost`: slices with a newer fence; `ended`: runs or datasets that have ended."""
+
+    done: frozenset[SliceId]
+    lost: frozenset[SliceId]
+    ended: frozenset[SliceId]

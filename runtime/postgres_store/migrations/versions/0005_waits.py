@@ -1,0 +1,21 @@
+"""Rows and bodies wait for sleeps and events."""
+
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+STATEMENTS = """
+"""
+
+
+def upgrade() -> None:
+    for statement in STATEMENTS.split(";"):
+        if statement.strip():
+            op.execute(statement)
+
+
+def downgrade() -> None:
+    raise NotImplementedError("what is stored would be lost: drop the database instead")
