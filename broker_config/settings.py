@@ -40,6 +40,10 @@ class Settings(BaseSettings):
     )
     limits: dict[str, Any] = Field(default_factory=dict, description="JSON object of limits to override")
     faults: str = Field(default="", description="fault points, for tests only")
+    probe_port: int = Field(
+        default=0, ge=0, le=65535, description="port of /readyz, /healthz and /metrics of a worker; 0 = none"
+    )
+    probe_address: str = Field(default="127.0.0.1", description="address of that port")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO")
     log_json: bool = Field(default=False)
 

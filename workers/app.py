@@ -12,6 +12,7 @@ from pydantic_settings import SettingsError
 from broker_config.celery_config import celery_settings
 from broker_config.settings import Settings
 from runtime.errors import BadInputError
+from workers.reading import Reading
 
 
 def load_settings(**overrides: Any) -> Settings:
@@ -47,6 +48,8 @@ app.add_defaults(_configuration)
 def consume(queues: tuple[str, ...]) -> None:
     """Make this process's worker consume exactly `queues`."""
     worker_init.disconnect(_refuse_foreign_worker)
+    assert app.steps is not None  # a defaultdict; None in its annotation only
+    app.steps["consumer"].add(Reading)
     app.conf.task_queues = [Queue(name, routing_key=name) for name in queues]
 
 

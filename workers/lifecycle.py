@@ -20,7 +20,9 @@ from runtime.errors import PlaylaneError
 from runtime.postgres_store.sessions import renew_sync
 from runtime.redis_store.heartbeat import HeartbeatKey
 from workers.app import app, consume, load_settings
+from workers.probe_server import ProbeServer
 from workers.renewal import RenewalThread
+from workers.vitals import vital_signs
 from workers.wiring import WorkerProcess, limits_of, load_plays, process, set_role
 
 log = structlog.get_logger()
@@ -108,6 +110,11 @@ class Life:
             log.debug("lane engine ready", action="lane.made", lane=part.lane.snapshot())
         self.renewal.start()
         part.bridge.call(self._start_parts())
+        if part.settings.probe_port:
+            facts = {"role": part.role, "session": part.session_id}
+            ProbeServer(
+                part.settings.probe_address, part.settings.probe_port, part.limits, lambda: facts
+            ).start()
 
     def end(self) -> None:
         """SIGTERM: give back what isn't sent, finish what is, within the grace; then end the session."""
@@ -164,6 +171,7 @@ class Life:
     async def _drain(self) -> None:
         part = self.process
         part.draining.set()
+        vital_signs.drain()
         part.sweeps.stop()
         if part.role == "rows":
             await part.slices.stop()
@@ -196,11 +204,14 @@ class Life:
         except psycopg.OperationalError as error:
             log.warning("session not renewed", action="session.renew", error=str(error).partition("\n")[0])
             return True
-        return renew_sync(connection, part.session_id, part.limits.session_ttl_s)
+        is_ours = renew_sync(connection, part.session_id, part.limits.session_ttl_s)
+        vital_signs.session()
+        return is_ours
 
     def _renew_leases(self) -> None:
         part = self.process
         self._heartbeat.beat(part.session_id)
+        vital_signs.redis()
         part.bridge.submit(self._renew_on_loop())
 
     async def _renew_on_loop(self) -> None:

@@ -13,14 +13,17 @@ import structlog
 from runtime.engine.body import zombie_tasks
 from runtime.errors import PlaylaneError
 from runtime.policy.limits import Limits
+from runtime.policy.readiness import consumer_is_lost
 from runtime.policy.renewing import Renewal, decide
 from workers.loop import BackgroundLoop
+from workers.vitals import vital_signs
 
 log = structlog.get_logger()
 EXIT_SESSION_LOST = 75
 EXIT_LOOP_STALLED = 70
 EXIT_ZOMBIES = 71
 EXIT_RENEWAL_BROKE = 72
+EXIT_CONSUMER_LOST = 73
 
 
 class RenewalThread:
@@ -69,9 +72,15 @@ class RenewalThread:
                 renew_at = now + self._limits.heartbeat_s
                 self._renew()
             self._act(now - self._turned)
+            if consumer_is_lost(vital_signs.now(), self._limits):
+                self._exit(
+                    EXIT_CONSUMER_LOST,
+                    "Redis answers, but the consumer reads no message: a fresh process does",
+                )
 
     def _on_turn(self) -> None:
         self._turned = time.monotonic()
+        vital_signs.loop()
 
     def _renew(self) -> None:
         try:

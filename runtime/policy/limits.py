@@ -1,6 +1,6 @@
 """Every bound of the system with its value and unit; the one place to change one.
 
-Values are those of DESIGN section 17; a deployment overrides them through settings.
+A deployment overrides them through settings (`PLAYLANE_LIMITS`).
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ class Limits:
     loop_stall_exit_s: float = 60.0
     loop_stall_warn_s: float = 2.0
     sigterm_grace_s: float = 30.0
+    ready_late_s: float = 5.0
+    consumer_stall_exit_s: float = 30.0
 
     # pages and slices
     slice_rows: int = 100
@@ -108,6 +110,8 @@ class Limits:
     pacing_line: int = 1_024
     pacing_line_keep_s: float = 120.0
     pacing_asks: int = 256
+    lane_counts_s: float = 1.0
+    lease_asks: int = 256
     scalar_groups_per_lane: int = 64
     groups_per_lane_max: int = 256
     parallelism_share: float = 1.5
@@ -142,6 +146,27 @@ class Limits:
     error_body_bytes: int = 64 * KIB
     error_chars: int = 500
     response_bytes: int = 64 * MIB
+
+    # fetches, secrets, captured logs
+    fetch_headers_ms: float = 30_000.0
+    fetch_body_ms: float = 60_000.0
+    fetch_total_ms: float = 120_000.0
+    fetch_attempts: int = 3
+    fetch_retry_ms: float = 100.0  # x the attempt
+    fetch_redirects: int = 5
+    fetch_body_bytes: int = 3 * MIB
+    fetch_request_bytes: int = 1 * MIB
+    fetch_url_chars: int = 8_192
+    fetch_headers: int = 100
+    fetch_header_bytes: int = 32 * KIB
+    fetch_addresses: int = 4  # of a host that are tried
+    fetch_connections: int = 64  # of a process, all hosts
+    secret_ttl_s: float = 60.0
+    secrets_known: int = 10_000
+    secret_chars: int = 16_384
+    secret_timeout_ms: float = 10_000.0
+    captured_lines: int = 200  # of prints and logging, a row
+    left_over_wait_s: float = 1.0
 
     # values
     value_depth: int = 500
