@@ -32,6 +32,7 @@ class Limits:
     slices_per_row_process: int = 32
     page_bytes: int = 64 * MIB
     slice_run_s: float = 24 * 3600.0
+    row_turn_ms: float = 10.0  # rows that never suspend give way to the loop after so long
     task_call_s: float = 300.0  # what a Celery task waits for one decision of its loop
 
     suspect_crashes: int = 2  # processes that died with a row before it runs alone
@@ -61,6 +62,22 @@ class Limits:
     fields_per_log: int = 20
     log_chars: int = 4_000
 
+    # durable waits
+    row_short_sleep_s: float = 2.0  # a row sleeps this long in its slot
+    row_rest_ms: float = 50.0  # what else a row asks for in this time waits together with its first wait
+    sleep_max_s: float = 366 * 24 * 3600.0
+    event_wait_s: float = 7 * 24 * 3600.0  # of an event wait that names no timeout
+    event_wait_max_s: float = 90 * 24 * 3600.0
+    event_keep_s: float = 7 * 24 * 3600.0
+    event_batch: int = 10_000
+    event_payload_bytes: int = 256 * KIB
+    awaited_shown: int = 100
+    wake_rounds: int = 100
+    poll_interval_ms: float = 2_000.0  # of an asynchronous tool that names none
+    poll_interval_max_ms: float = 300_000.0
+    poll_slower: float = 1.5
+    async_tool_s: float = 24 * 3600.0
+
     # calls and posts
     post_calls: int = 200
     post_bytes: int = 1 * MIB
@@ -79,6 +96,16 @@ class Limits:
     inbox_ttl_s: float = 3_600.0
     inbox_messages: int = 10_000
     reply_message_bytes: int = 1 * MIB
+
+    # steps, child plays
+    local_wait_ms: float = 930_000.0  # for another process that works on the same shared key
+    local_poll_ms: float = 50.0
+    local_finish_s: float = 25.0  # what a stopping or waiting holder waits for its running steps
+    uncommitted_local: int = 1_000
+    children_per_row: int = 512
+    program_depth: int = 32
+    producers_per_cell: int = 12
+    reads_per_row: int = 200
 
     # lanes
     coalesce_window_ms: float = 5.0
@@ -115,6 +142,13 @@ class Limits:
     scalar_groups_per_lane: int = 64
     groups_per_lane_max: int = 256
     parallelism_share: float = 1.5
+
+    # budgets
+    budget_wait_s: float = 7 * 24 * 3600.0  # of a call for room in its run's budget
+    budget_poll_ms: float = 5_000.0  # of a live body that waits for budget
+    budget_asks: int = 1_000  # calls judged in one statement
+    unfreed_charges: int = 100_000
+    child_depth: int = 8
 
     # commit
     commit_retry_ms: float = 60_000.0
@@ -177,6 +211,18 @@ class Limits:
     result_bytes: int = 16 * MIB
     input_bytes: int = 1 * MIB
     csv_field_bytes: int = 1 * MIB
+    csv_url_bytes: int = 1024 * MIB
+    csv_url_s: float = 600.0
+    csv_url_keep_s: float = 7 * 24 * 3600.0
+
+    # reading datasets
+    handle_page_rows: int = 1_000
+    handle_page_bytes: int = 8 * MIB
+    materialize_rows: int = 10_000
+    preview_rows: int = 25
+    preview_bytes: int = 64 * KIB
+    read_inline_bytes: int = 64 * KIB
+    sheet_columns: int = 1_500
 
     # row writer
     writer_rows: int = 2_000
@@ -225,6 +271,16 @@ class Limits:
     output_tail_lines: int = 20
     output_line_bytes: int = 64 * KIB
     output_log_bytes: int = 32 * MIB
+
+    # doctor, purge
+    doctor_stuck_s: float = 60.0
+    doctor_runs: int = 10
+    doctor_ask_s: float = 2.0
+    doctor_clock_skew_s: float = 5.0
+    doctor_connections_share: float = 0.8
+    doctor_memory_share: float = 0.8
+    purge_runs: int = 20
+    purge_rows: int = 20_000
 
     # client and command line
     client_connect_s: float = 5.0

@@ -10,7 +10,21 @@ from typing import Annotated
 import typer
 
 from runtime.errors import PlaylaneError
-from workers.cli import cancel, enqueue, flower, migrate, probe, rows, stack, status, watch, worker
+from workers.cli import (
+    cancel,
+    doctor,
+    enqueue,
+    flower,
+    migrate,
+    probe,
+    purge,
+    rows,
+    stack,
+    status,
+    watch,
+    worker,
+    workers,
+)
 from workers.cli.terminal import FAILED, exit_code, say_error
 
 DEBUG_VARIABLE = "PLAYLANE_DEBUG"
@@ -44,6 +58,9 @@ app.command("rows", epilog="Example: playlane rows run-20250131-120000-1a2b3c4d 
 app.command("cancel", epilog="Example: playlane cancel run-20250131-120000-1a2b3c4d")(cancel.cancel)
 app.command("worker", epilog="Example: playlane worker lanes --lanes default,timezones")(worker.worker)
 app.command("flower", epilog="Example: playlane flower --port 5555")(flower.flower)
+app.command("workers", epilog="Example: playlane workers --json")(workers.workers)
+app.command("doctor", epilog="Example: playlane doctor")(doctor.doctor)
+app.command("purge", epilog="Example: playlane purge --older-than 30d --dry-run")(purge.purge)
 app.command("probe", epilog="Example: PLAYLANE_PROBE_PORT=8080 playlane probe")(probe.probe)
 app.command("migrate", epilog="Example: playlane migrate")(migrate.migrate)
 
