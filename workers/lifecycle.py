@@ -20,7 +20,7 @@ from runtime.errors import PlaylaneError
 from runtime.postgres_store.sessions import renew_sync
 from runtime.redis_store.heartbeat import HeartbeatKey
 from workers.app import app, consume, load_settings
-from workers.probe_server import ProbeServer
+from workers.probing import serve_probe
 from workers.renewal import RenewalThread
 from workers.vitals import vital_signs
 from workers.wiring import WorkerProcess, limits_of, load_plays, process, set_role
@@ -110,11 +110,7 @@ class Life:
             log.debug("lane engine ready", action="lane.made", lane=part.lane.snapshot())
         self.renewal.start()
         part.bridge.call(self._start_parts())
-        if part.settings.probe_port:
-            facts = {"role": part.role, "session": part.session_id}
-            ProbeServer(
-                part.settings.probe_address, part.settings.probe_port, part.limits, lambda: facts
-            ).start()
+        serve_probe(part)
 
     def end(self) -> None:
         """SIGTERM: give back what isn't sent, finish what is, within the grace; then end the session."""
@@ -221,7 +217,9 @@ class Life:
             if part.role == "lanes":
                 await part.lane.renew()
                 await part.pacer.renew()
-            elif part.role == "plays":
+            if part.role in ("plays", "rows"):
+                await part.local.renew()
+            if part.role == "plays":
                 await part.stores.runs.give_back_doubtful()
             elif part.role == "rows":
                 await part.stores.slices.give_back_doubtful()

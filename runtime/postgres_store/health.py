@@ -66,3 +66,10 @@ def newest_migration() -> str:
 
 def _connect(database_url: str, limits: Limits) -> psycopg.Connection:
     return psycopg.connect(database_url, connect_timeout=int(limits.client_connect_s), autocommit=True)
+
+
+def live_runs(database_url: str, limits: Limits) -> dict[str, int]:
+    """How many runs have not ended, by state. Raises ServiceUnreachableError."""
+    with database_errors("the count of runs"), _connect(database_url, limits) as connection:
+        found = connection.execute(_SQL["live_runs"]).fetchall()
+    return dict(found)

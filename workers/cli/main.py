@@ -15,6 +15,7 @@ from workers.cli import (
     doctor,
     enqueue,
     flower,
+    lanes,
     migrate,
     probe,
     purge,
@@ -59,6 +60,7 @@ app.command("cancel", epilog="Example: playlane cancel run-20250131-120000-1a2b3
 app.command("worker", epilog="Example: playlane worker lanes --lanes default,timezones")(worker.worker)
 app.command("flower", epilog="Example: playlane flower --port 5555")(flower.flower)
 app.command("workers", epilog="Example: playlane workers --json")(workers.workers)
+app.command("lanes", epilog="Example: playlane lanes --watch")(lanes.lanes)
 app.command("doctor", epilog="Example: playlane doctor")(doctor.doctor)
 app.command("purge", epilog="Example: playlane purge --older-than 30d --dry-run")(purge.purge)
 app.command("probe", epilog="Example: PLAYLANE_PROBE_PORT=8080 playlane probe")(probe.probe)

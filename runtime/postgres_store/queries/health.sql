@@ -27,3 +27,7 @@ select s.session_id, s.role, s.hostname, s.pid, s.started_at,
   (select count(*)::int from slices x join datasets d on d.dataset_id = x.dataset_id
    where d.state in ('seeding', 'running', 'failing') and x.session_id = s.session_id and x.state = 'open')
 from sessions s where s.ended_at is null order by s.role, s.started_at
+
+-- name: live_runs
+-- Runs that have not ended, by state.
+select state, count(*)::int from runs where state in ('queued', 'running', 'waiting') group by state
