@@ -27,9 +27,9 @@ class Waiting:
         """Wake a batch of rows whose wait is over; the pages that they are in."""
         return await self._wake(await self._candidates("due"), kind="")
 
-    async def wake_kind(self, run_id: str, kind: WaitKind) -> list[WokenPage]:
-        """Wake a batch of a run's rows that wait for this; the pages that they are in."""
-        found = await self._candidates("of_run", run_id=run_id, kind=kind.value)
+    async def wake_kind(self, run_id: str, kind: WaitKind, most: int | None = None) -> list[WokenPage]:
+        """Wake a batch of a run's rows that wait for this, at most `most`; the pages that they are in."""
+        found = await self._candidates("of_run", most, run_id=run_id, kind=kind.value)
         return await self._wake(found, kind=kind.value)
 
     async def park(self, dataset_id: int, page: int) -> None:
@@ -43,8 +43,11 @@ class Waiting:
 
         await self._database.run("parking a page", work)
 
-    async def _candidates(self, statement: str, **values: Any) -> dict[tuple[str, int], list[int]]:
-        values |= {"batch": self._limits.wake_rows}
+    async def _candidates(
+        self, statement: str, most: int | None = None, **values: Any
+    ) -> dict[tuple[str, int], list[int]]:
+        rows = self._limits.wake_rows
+        values |= {"batch": rows if most is None else min(rows, most)}
 
         async def work(connection: AsyncConnection) -> list[tuple[Any, ...]]:
             return await (await connection.execute(_SQL[statement], values)).fetchall()

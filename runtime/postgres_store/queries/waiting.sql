@@ -33,7 +33,7 @@ with woken as (
     and w.dataset_id = %(dataset_id)s and w.position = v.position and (w.due_at <= now() or w.kind = %(kind)s)
     and exists (
       select 1 from datasets d join runs u on u.run_id = d.run_id
-      where d.dataset_id = %(dataset_id)s and d.state in ('seeding', 'running', 'failing')
+      where d.dataset_id = %(dataset_id)s and d.state in ('seeding', 'running')
         and u.state in ('queued', 'running', 'waiting'))
   returning r.position, s.page, s.slice),
 over as (
