@@ -3,19 +3,21 @@
 import re
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
+from runtime.context import columns as declared
+from runtime.context.columns import NAME_BYTES, text_name
 from runtime.context.csv_rows import CsvHandle
+from runtime.context.dataset_handle import DatasetHandle
 from runtime.context.tool_result import ToolList
 from runtime.errors import PlayDefinitionError
-from runtime.model.kept_value import KeptValue
-from runtime.play import Column, Resolver
-from runtime.policy.rows_input import RESERVED_PREFIXES, KeySpec
+from runtime.model.dataset import FAIL_FAST, DatasetMode
+from runtime.play import Column, Predicate, StaleAfter
+from runtime.policy.rows_input import KeySpec
 
-ON_ROW_ERROR = ("isolate",)
-DATASET_KIND = "dataset"
-_NAMES = frozenset({"dataset", "namespace", "columns"})
-NAME_BYTES = 63  # what Postgres keeps of an identifier
+ON_ROW_ERROR = ("isolate", FAIL_FAST)
+
+RowSource = Iterable[Any] | DatasetHandle
 
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
@@ -27,9 +29,10 @@ class DatasetSpec:
     key: str
     namespace: str
     columns: tuple[Column, ...]
-    rows: Iterable[Any] = field(repr=False)
+    rows: RowSource = field(repr=False)
     row_key: KeySpec
     on_row_error: str
+    mode: DatasetMode = DatasetMode.DEFAULT
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -37,7 +40,7 @@ class DatasetSpec:
 
     def described(self) -> dict[str, Any]:
         """What a replay must ask for again."""
-        return {
+        described = {
             "key": self.key,
             "namespace": self.namespace,
             "columns": list(self.column_names),
@@ -45,59 +48,7 @@ class DatasetSpec:
             "on_row_error": self.on_row_error,
             "source": _described_source(self.rows),
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetHandle(KeptValue):
-    """A settled dataset: which sheet holds its rows, and how they ended."""
-
-    dataset: str
-    namespace: str
-    columns: tuple[str, ...]
-    rows: int
-    completed: int
-    failed: int
-    counts: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def of(cls, spec: DatasetSpec, outcome: Mapping[str, Any]) -> "DatasetHandle":
-        """From the outcome that settled the dataset."""
-        return cls(
-            dataset=spec.key,
-            namespace=spec.namespace,
-            columns=spec.column_names,
-            rows=int(outcome.get("rows", 0)),
-            completed=int(outcome.get("completed", 0)),
-            failed=int(outcome.get("failed", 0)),
-            counts=dict(outcome),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        known = {
-            "dataset": self.dataset,
-            "namespace": self.namespace,
-            "columns": list(self.columns),
-            "rows": self.rows,
-            "completed": self.completed,
-            "failed": self.failed,
-        }
-        return {**self.counts, **known}
-
-    @classmethod
-    def of_json(cls, stored: Mapping[str, Any]) -> "DatasetHandle":
-        """The handle that `to_json` described."""
-        return cls(
-            dataset=str(stored.get("dataset", "")),
-            namespace=str(stored.get("namespace", "")),
-            columns=tuple(stored.get("columns", ())),
-            rows=int(stored.get("rows", 0)),
-            completed=int(stored.get("completed", 0)),
-            failed=int(stored.get("failed", 0)),
-            counts={name: count for name, count in stored.items() if name not in _NAMES},
-        )
-
-    def mark(self) -> dict[str, Any]:
-        return {"kind": DATASET_KIND}
+        return described if self.mode is DatasetMode.DEFAULT else {**described, "mode": self.mode.value}
 
 
 class RunsDatasets(Protocol):
@@ -110,42 +61,79 @@ class DatasetBuilder:
     def __init__(self, runner: RunsDatasets, *, play: str, key: str, rows: Any) -> None:
         self._runner = runner
         self._play = play
-        self._key = _text_name(key, f'play "{play}": a dataset')
+        self._key = text_name(key, f'play "{play}": a dataset')
         self._namespace = namespace_of(self._key, play)
         self._rows = _checked_rows(rows, self._where())
         self._columns: list[Column] = []
 
-    def with_column(self, name: str, resolver: Resolver) -> Self:
-        """Add a column; `resolver(row, ctx)` returns its value, plainly or awaited."""
-        where = f"{self._where()}: a column"
-        name = _text_name(name, where)
-        if name.startswith(RESERVED_PREFIXES):
-            raise PlayDefinitionError(
-                f"{where} can't be named \"{name}\": names with that prefix are playlane's"
+    def with_column(
+        self,
+        name: str,
+        resolver: Any,
+        *,
+        run_if: Predicate | None = None,
+        recompute: bool = False,
+        recompute_on_error: bool = False,
+        stale_after_seconds: StaleAfter | None = None,
+    ) -> Self:
+        """Add a column: `resolver(row, ctx)` gives its value, plainly or awaited; a constant is its value.
+
+        `run_if(row)` says for which rows it runs. `stale_after_seconds` lets the value that the sheet has do while it
+        is younger; `recompute` runs the column all the same, `recompute_on_error` where it failed.
+        """
+        return self._add(
+            declared.column(
+                self._where(),
+                name,
+                resolver,
+                run_if=run_if,
+                recompute=recompute,
+                recompute_on_error=recompute_on_error,
+                stale_after_seconds=stale_after_seconds,
             )
-        if any(column.name == name for column in self._columns):
-            raise PlayDefinitionError(
-                f'{self._where()}: column "{name}" is added twice; give one another name'
-            )
-        if not callable(resolver):
-            raise PlayDefinitionError(
-                f'{self._where()}: column "{name}" needs a resolver (row, ctx) -> value, not '
-                f"{type(resolver).__name__}: write `lambda row, ctx: ...`"
-            )
-        self._columns.append(Column(name, resolver))
+        )
+
+    def with_columns(self, program: Any) -> Self:
+        """Add the steps of `steps()`, or a dict of names to resolvers, as columns."""
+        for column in declared.columns(self._where(), program):
+            self._add(column)
         return self
+
+    def _add(self, column: Column) -> Self:
+        if any(one.name == column.name for one in self._columns):
+            raise PlayDefinitionError(
+                f'{self._where()}: column "{column.name}" is added twice; give one another name'
+            )
+        self._columns.append(column)
+        return self
+
+    def step(self, *_: Any, **__: Any) -> NoReturn:
+        """The old name of `with_column`."""
+        raise PlayDefinitionError(
+            f"{self._where()}: a dataset's .step() is now .with_column(): write "
+            '.with_column("field", resolver)'
+        )
 
     async def run(
         self,
         *,
-        key: "str | list[str] | tuple[str, ...] | Callable[[Mapping[str, Any]], Any] | None" = None,
+        key: "str | list[str] | tuple[str, ...] | Callable[..., Any] | None" = None,
+        mode: str = DatasetMode.DEFAULT,
         on_row_error: str = "isolate",
     ) -> DatasetHandle:
-        """Run all columns over all rows; returns when the dataset is settled."""
+        """Run all columns over all rows; returns when the dataset is settled.
+
+        `mode="net_new"` takes only rows whose key no run has brought to an end before.
+        """
         if on_row_error not in ON_ROW_ERROR:
             raise PlayDefinitionError(
-                f'{self._where()}: on_row_error can be "isolate" (a failed row stays in its row), '
-                f"not {on_row_error!r:.80}"
+                f'{self._where()}: on_row_error is "isolate" (a failed row stays in its row) or "{FAIL_FAST}" (it ends '
+                f"the dataset), not {on_row_error!r:.80}"
+            )
+        if mode not in tuple(DatasetMode):
+            raise PlayDefinitionError(
+                f'{self._where()}: mode is "default" (every row) or "net_new" (only rows not seen before), '
+                f"not {mode!r:.80}"
             )
         if not self._columns:
             raise PlayDefinitionError(
@@ -159,7 +147,13 @@ class DatasetBuilder:
                 rows=self._rows,
                 row_key=_key_spec(key, self._where()),
                 on_row_error=on_row_error,
+                mode=DatasetMode(mode),
             )
+        )
+
+    def __await__(self) -> NoReturn:
+        raise PlayDefinitionError(
+            f"{self._where()} was awaited, but never run: write `await ctx.dataset(...).with_column(...).run(key=...)`"
         )
 
     def _where(self) -> str:
@@ -176,24 +170,15 @@ def namespace_of(key: str, play: str) -> str:
     return namespace
 
 
-def _text_name(name: Any, where: str) -> str:
-    if not isinstance(name, str) or not name.strip():
-        raise PlayDefinitionError(f"{where} is named by non-empty text, not {name!r:.80}")
-    trimmed = name.strip()
-    if not trimmed.isprintable() or len(trimmed.encode("utf-8", "replace")) > NAME_BYTES:
-        raise PlayDefinitionError(
-            f"{where} name {name!r:.80} must be printable and at most {NAME_BYTES} bytes"
-        )
-    return trimmed
-
-
-def _checked_rows(rows: Any, where: str) -> Iterable[Any]:
+def _checked_rows(rows: Any, where: str) -> RowSource:
     if isinstance(rows, (list, tuple, ToolList)):
         return tuple(rows)  # what the body does to its list later changes no row
-    if isinstance(rows, (str, bytes, Mapping, DatasetHandle)) or not isinstance(rows, Iterable):
+    if isinstance(rows, DatasetHandle):
+        return rows
+    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         also = " (an async iterable can't be replayed)" if isinstance(rows, AsyncIterable) else ""
         raise PlayDefinitionError(
-            f"{where}: rows are what ctx.csv returned or an iterable of dicts, "
+            f"{where}: rows are what ctx.csv returned, another dataset's handle or an iterable of dicts, "
             f"not {type(rows).__name__}{also}"
         )
     return rows
@@ -212,7 +197,10 @@ def _key_spec(key: Any, where: str) -> KeySpec:
     return KeySpec(columns=columns)
 
 
-def _described_source(rows: Iterable[Any]) -> list[Any]:
+def _described_source(rows: RowSource) -> list[Any]:
     if isinstance(rows, CsvHandle):
-        return ["csv", rows.digest]
+        projection = rows.projection.described()
+        return ["csv", rows.digest, projection] if projection else ["csv", rows.digest]
+    if isinstance(rows, DatasetHandle):
+        return ["dataset", rows.namespace, rows.dataset_id]
     return ["rows", len(rows)] if isinstance(rows, tuple) else ["stream"]

@@ -1,13 +1,17 @@
 """One row: its columns in order, each seeing the earlier ones; a failure stays in the row."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from inspect import isawaitable
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.context.row_view import RowView
 from runtime.context.scope import current_scope
+from runtime.engine.cell_run import PLAIN_RULES, Cell, CellRules, RowTurn, cell_of
+from runtime.engine.provenance import RowTrace
 from runtime.engine.row_scope import RowScope
+from runtime.engine.row_text import ended_row
 from runtime.errors import (
     JsonValueError,
     OwnershipLostError,
@@ -16,85 +20,137 @@ from runtime.errors import (
     ServiceUnreachableError,
     WorkerDiedError,
 )
+from runtime.known_secrets import known_secrets
 from runtime.model import json_value
-from runtime.model.cell import CellState, cell_meta
-from runtime.model.kept_value import KeptValue, Marks, plain
-from runtime.model.row import FinishedRow, InputRow, RowState
+from runtime.model.cell import CellState, StoredCells, cell_meta
+from runtime.model.kept_value import Marks
+from runtime.model.row import FinishedRow, InputRow, LaterRow, RowState
 from runtime.model.row_wait import RowWait
 from runtime.play import Column
-from runtime.policy.limits import Limits
 
 _NEVER_ISOLATED = (RunFatalError, OwnershipLostError, ServiceUnreachableError)
 
 
-async def run_row(row: InputRow, columns: Sequence[Column], ctx: Any, scope: RowScope) -> FinishedRow:
+async def run_row(
+    row: InputRow,
+    columns: Sequence[Column],
+    ctx: Any,
+    scope: RowScope,
+    stored: StoredCells | None = None,
+    rules: CellRules = PLAIN_RULES,
+) -> FinishedRow:
     """Run the columns of one row. Errors of resolvers end in the row; fatal ones and lost ownership propagate.
 
-    A row whose call must wait comes back waiting: nothing of it is kept but its receipts.
+    A row whose call must wait comes back waiting, one that may make no further call cancelled: nothing of it is kept
+    but its receipts. `stored` is what the sheet has of the row, where a column or a rerun needs it.
     """
+    outside = current_scope.get()
     try:
-        return await _run_columns(row, columns, ctx, scope)
+        return await _run_columns(row, columns, ctx, scope, stored, rules)
     except BaseException as error:
         # A resolver may have wrapped, swallowed or cancelled it: what the scope knows counts.
-        if scope.waits is None or scope.fatal is not None or _is_from_outside(error):
+        if scope.fatal is not None or _is_from_outside(error):
             raise
+        if scope.stopped:
+            return cancelled_row(row)
+        if scope.waits is None:
+            raise
+        await scope.settled()
         return _waiting(row, scope.waits.wait)
+    finally:
+        current_scope.set(outside)
+        scope.end()
 
 
-async def _run_columns(row: InputRow, columns: Sequence[Column], ctx: Any, scope: RowScope) -> FinishedRow:
+async def _run_columns(
+    row: InputRow,
+    columns: Sequence[Column],
+    ctx: Any,
+    scope: RowScope,
+    stored: StoredCells | None,
+    rules: CellRules,
+) -> FinishedRow:
     current_scope.set(scope)
-    data: dict[str, Any] = {}
-    meta: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
     kept: dict[str, Marks] = {}
-    view = RowView(row.input, data, kept)
-    for position, (name, resolver) in enumerate(columns):
-        scope.column = name
+    ended = _Ended(row=row, max_bytes=scope.limits.row_bytes, trace=scope.trace)
+    if scope.trace is not None:
+        scope.trace.begin_row(row.input, columns)
+    view = RowView(row.input, shown, kept)
+    turn = RowTurn(position=row.position, view=view, ctx=ctx, scope=scope, stored=stored, rules=rules)
+    for position, column in enumerate(columns):
+        name = scope.column = column.name
+        ended.begin(column)
         try:
-            value = resolver(view, ctx)
-            if isawaitable(value):
-                value = await value
-            scope.check()
-            data[name], marks = _checked(value, name, scope.limits)
-            meta[name] = cell_meta(scope.take_cell_state(), kept=marks)
-            if marks:
-                kept[name] = marks
+            try:
+                cell = await cell_of(column, turn)
+            finally:
+                if scope.has_tasks:
+                    await scope.end_tasks()
         except _NEVER_ISOLATED:
             raise
         except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # noqa: BLE001
             # Whatever an author's resolver raises stays in its row; SystemExit would end the process's loop.
             scope.check()
             problem = error_payload(error, name)
-            meta[name] = cell_meta(CellState.FAILED, error=problem)
-            meta.update({later: cell_meta(CellState.NOT_RUN) for later, _ in columns[position + 1 :]})
-            return _finished(row, RowState.FAILED, data, meta, problem)
-    return _finished(row, RowState.COMPLETED, data, meta, None)
-
-
-def _checked(value: Any, column: str, limits: Limits) -> tuple[Any, Marks]:
-    """The cell's plain value, and the marks of the tool results and datasets in it."""
-    value, marks = _plain(value, f"$.{column}", limits.value_depth)
-    if marks or type(value) in (str, list, dict, tuple):
-        size = len(json_value.dumps(value)) + (len(json_value.dumps(marks)) if marks else 0)
-        if size > limits.cell_bytes:
-            raise JsonValueError(
-                f"$.{column}", f"{size} bytes are more than a cell holds ({limits.cell_bytes})"
+            meta = cell_meta(
+                CellState.FAILED, error=problem, completed_at=rules.now_ms(), steps=scope.take_stages()
             )
-    return value, marks
+            return ended.failed(column, columns[position + 1 :], meta, problem)
+        if cell.error is not None:
+            return ended.failed(column, columns[position + 1 :], cell.meta, cell.error)
+        shown[name] = cell.value
+        if cell.marks:
+            kept[name] = cell.marks
+        if column.is_stored:
+            ended.add(column, cell)
+    return ended.completed()
 
 
-def _plain(value: Any, path: str, depth: int) -> tuple[Any, Marks]:
-    """Most values are plain: one walk. Only what is refused is searched for kept values."""
-    marks: Marks = {}
-    try:
-        if not isinstance(value, KeptValue):
-            return json_value.check(value, path=path, max_depth=depth), marks
-    except JsonValueError:
-        value, marks = plain(value, max_depth=depth)
-        if not marks:
-            raise
-    else:
-        value, marks = plain(value, max_depth=depth)
-    return json_value.check(value, path=path, max_depth=depth), marks
+code_of_rows = _run_columns.__code__
+"""Of the frame whose `scope` says which row runs."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Ended:
+    """What a row stores: no scratch column, and no input value under the name of a column that has none."""
+
+    row: InputRow
+    max_bytes: int
+    trace: RowTrace | None
+    data: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def begin(self, column: Column) -> None:
+        if self.trace is not None:
+            self.trace.begin_cell(column)
+
+    def add(self, column: Column, cell: Cell) -> None:
+        self.data[column.name], self.meta[column.name] = cell.value, cell.meta
+        if self.trace is not None:
+            self.trace.end_cell(column, cell.meta)
+
+    def completed(self) -> FinishedRow:
+        return self._row(RowState.COMPLETED, None)
+
+    def failed(
+        self,
+        column: Column,
+        later: Sequence[Column],
+        meta: dict[str, Any],
+        error: dict[str, Any],
+    ) -> FinishedRow:
+        if self.trace is not None:
+            self.trace.end_cell(column, meta)
+        self.meta[column.name] = meta
+        self.meta.update({one.name: cell_meta(CellState.NOT_RUN) for one in later if one.is_stored})
+        self.data.update({one.name: None for one in (column, *later) if one.name in self.row.input})
+        return self._row(RowState.FAILED, error)
+
+    def _row(self, state: RowState, error: dict[str, Any] | None) -> FinishedRow:
+        if self.trace is not None:
+            self.meta.update(self.trace.row_meta())
+        return ended_row(self.row, state, self.data, self.meta, error, max_bytes=self.max_bytes)
 
 
 def error_payload(error: BaseException, column: str) -> dict[str, Any]:
@@ -104,7 +160,10 @@ def error_payload(error: BaseException, column: str) -> dict[str, Any]:
     else:
         payload = {"code": "resolver_error", "message": f"{type(error).__name__}: {error}"}
     payload["message"] = _storable(str(payload["message"]))[:2_000]
-    return {**payload, "column": column, "type": type(error).__name__}
+    known = {"code": payload["code"], "message": payload["message"]}
+    with suppress(JsonValueError):  # what an error carries beside its message is not worth the row
+        known = json_value.check(payload)
+    return known_secrets.redacted_value({**known, "column": column, "type": type(error).__name__})
 
 
 def _storable(text: str) -> str:
@@ -119,13 +178,35 @@ def _is_from_outside(error: BaseException) -> bool:
 
 
 def _waiting(row: InputRow, wait: RowWait) -> FinishedRow:
+    return _unfinished(row, RowState.WAITING, wait)
+
+
+def cancelled_row(row: InputRow) -> FinishedRow:
+    """The end of a row whose dataset failed before it was through; the sheet keeps what it had."""
+    return _unfinished(row, RowState.CANCELLED, None)
+
+
+def _unfinished(row: InputRow, state: RowState, wait: RowWait | None) -> FinishedRow:
+    return FinishedRow(
+        position=row.position, row_key=row.row_key, state=state, data=b"", cell_meta=b"", wait=wait
+    )
+
+
+def too_large_row(row: LaterRow, limit: int) -> FinishedRow:
+    """The end of a row that no process of this deployment has room for; it is not run."""
+    error = JsonValueError(
+        "$",
+        f"the row's input is {row.size_bytes:,} bytes; a worker process runs at most {limit:,} at once: make the row "
+        "smaller, or raise the limit active_rows_bytes",
+    )
+    problem = json_value.dumps({**error.to_payload(), "type": type(error).__name__})
     return FinishedRow(
         position=row.position,
         row_key=row.row_key,
-        state=RowState.WAITING,
-        data=b"",
-        cell_meta=b"",
-        wait=wait,
+        state=RowState.FAILED,
+        data=b"{}",
+        cell_meta=b"{}",
+        error=problem,
     )
 
 
@@ -137,21 +218,11 @@ def died_row(row: InputRow) -> FinishedRow:
         "never returns), then start a new run"
     )
     problem = {**error.to_payload(), "type": type(error).__name__}
-    return _finished(row, RowState.FAILED, {}, {}, problem)
-
-
-def _finished(
-    row: InputRow,
-    state: RowState,
-    data: Mapping[str, Any],
-    meta: Mapping[str, Any],
-    error: dict[str, Any] | None,
-) -> FinishedRow:
     return FinishedRow(
         position=row.position,
         row_key=row.row_key,
-        state=state,
-        data=json_value.dumps({**row.input, **data}),
-        cell_meta=json_value.dumps(meta),
-        error=None if error is None else json_value.dumps(error),
+        state=RowState.FAILED,
+        data=json_value.dumps(row.input),
+        cell_meta=b"{}",
+        error=json_value.dumps(problem),
     )
