@@ -1,6 +1,7 @@
 """The API's token travels in the request and stays nowhere: not in stores, messages, logs, errors or command lines."""
 
 import base64
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from contextlib import ExitStack, closing, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import psycopg
@@ -24,13 +26,15 @@ from workers.stack.stack import start_stack
 from workers.stack.supervisor import Supervisor
 
 CANARY = "canary-7f3a-b20-c4n4ry"
+OF_THE_API = "canary-7f3a/of+the api"
+OF_THE_WORKERS = "canary-7f3a-of-the-workers"
 
 
 def spellings(secret: str) -> list[bytes]:
-    """As it is, as hex, and inside base64 at any offset."""
+    """As it is, in a URL, as hex, and inside base64 at any offset."""
     raw = secret.encode()
     inside = [base64.b64encode(b"x" * offset + raw)[4 : len(raw) // 3 * 4 - 4] for offset in range(3)]
-    return [raw, raw.hex().encode(), *inside]
+    return [raw, quote(secret, safe="").encode(), raw.hex().encode(), *inside]
 
 
 class Wire:
@@ -82,6 +86,7 @@ def all_values(redis_url: str) -> Iterator[tuple[str, bytes]]:
         b"list": lambda client, key: client.lrange(key, 0, -1),
         b"hash": lambda client, key: client.hgetall(key),
         b"set": lambda client, key: client.smembers(key),
+        b"stream": lambda client, key: client.xrange(key),
         b"zset": lambda client, key: client.zrange(key, 0, -1),
     }
     with redis.Redis.from_url(redis_url) as admin:
@@ -119,7 +124,13 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(logs: Path) -> Iterator[tuple[Servers, Wire, str]]:
     """One run of the whole stack at debug level under the canary as token; its servers still answer."""
-    secret = {"PLAYLANE_EXECUTION_API_TOKEN": CANARY, "EXECUTION_API_TOKEN": CANARY}
+    secret = {
+        "PLAYLANE_EXECUTION_API_TOKEN": CANARY,
+        "EXECUTION_API_TOKEN": CANARY,
+        "EXECUTION_API_SECRETS": json.dumps({"OF_THE_API": OF_THE_API}),
+        "PLAYLANE_SECRET_OF_THE_WORKERS": OF_THE_WORKERS,
+        "PLAYLANE_EGRESS_ALLOW": "127.0.0.1",
+    }
     settings = {
         "PLAYLANE_PLAY_MODULES": "tests.integration.canary_plays",
         "PLAYLANE_LOG_LEVEL": "DEBUG",
@@ -136,7 +147,7 @@ def run(logs: Path) -> Iterator[tuple[Servers, Wire, str]]:
             assert ports.api_url is not None
             misbehave(ports.api_url)
             with PlayClient(redis_url=servers.redis_url, database_url=servers.database_url) as client:
-                ended = client.wait(client.enqueue("canary"), timeout_s=30)
+                ended = client.wait(client.enqueue("canary", {"api": ports.api_url}), timeout_s=30)
                 assert ended.state is RunState.COMPLETED, ended
                 said = repr(ended) + repr([client.failures(one.dataset_id) for one in ended.datasets])
         yield servers, wire, said
@@ -168,8 +179,16 @@ def test_the_token_is_found_nowhere(run: tuple[Servers, Wire, str], logs: Path) 
         "it was in reach"
     )
     assert any(b"debug" in text.lower() for name, text in places if name == "lanes.log")
-    found = [name for name, text in places if any(spelling in text for spelling in spellings(CANARY))]
-    assert not found
+    assert any(b"[secret OF_THE_API]" in text for name, text in places if name == "run_logs")
+    assert any(b"authorization" in text and b"[secret OF_THE_WORKERS]" in text for _, text in places), (
+        "it went out"
+    )
+    assert any(b"fetch_timeout" in text for name, text in places if name == "run_rows")
+    assert any(b"secret_taint" in text for name, text in places if name == "run_rows")
+    assert any(b"refused: " in text and b"not public" in text for name, text in places if name == "run_logs")
+    for secret in (CANARY, OF_THE_API, OF_THE_WORKERS):
+        found = [name for name, text in places if any(spelling in text for spelling in spellings(secret))]
+        assert not found
 
 
 def test_the_search_finds_what_is_there() -> None:
