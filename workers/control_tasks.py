@@ -5,7 +5,7 @@ from typing import Any
 import structlog
 
 from runtime.errors import BadInputError, UnknownPlayError
-from runtime.model.messages import parse_play_run, parse_run_cancel
+from runtime.model.messages import parse_event, parse_play_run, parse_run_cancel
 from runtime.model.run import NewRun
 from workers.app import app
 from workers.wiring import process
@@ -36,6 +36,17 @@ def cancel_run(**fields: Any) -> None:
         log.error("message refused", action="runs.cancel", error=str(error))
         return
     process().call(process().control.cancel(message.run_id))
+
+
+@app.task(name="events.deliver", **_LATE)
+def deliver_event(**fields: Any) -> None:
+    """Wake who waits for an event (message v1); a refused message wakes nobody."""
+    try:
+        message = parse_event(fields, payload_bytes=process().limits.event_payload_bytes)
+    except BadInputError as error:
+        log.error("message refused", action="events.deliver", error=str(error))
+        return
+    process().call(process().events.deliver(message.to_event()))
 
 
 @app.task(name="datasets.settle_page", **_LATE)

@@ -54,6 +54,8 @@ class PostEvents:
 def hand_to_lane(task: Any, app: Any, consumer: Any, **_: Any) -> Callable[..., None]:
     """The message handler of `lanes.execute`: called in the consumer thread for every post."""
     lane_process = process()
+    gate = lane_process.lane_gate
+    gate.serve(consumer)
     eventer = consumer.event_dispatcher
     send: Send = eventer.send if eventer is not None and eventer.enabled else _no_event
 
@@ -68,7 +70,10 @@ def hand_to_lane(task: Any, app: Any, consumer: Any, **_: Any) -> Callable[..., 
             log.error("post refused", action="lane.refuse", error=str(error))
             events.failed(error)
             return
-        lane_process.bridge.submit(_execute(lane_process, post, events))
+        gate.enter(post.lane, len(post.calls))
+        work = lane_process.bridge.submit(_execute(lane_process, post, events))
+        work.add_done_callback(lambda _done: gate.leave(post.lane, len(post.calls)))
+        gate.look(post.lane)
 
     return on_message
 

@@ -16,14 +16,17 @@ import structlog
 from celery import signals
 
 from broker_config.queues import queues_of_role, refuse_mixed
+from runtime.context.captured_output import capture
 from runtime.errors import PlaylaneError
 from runtime.postgres_store.sessions import renew_sync
 from runtime.redis_store.heartbeat import HeartbeatKey
 from workers.app import app, consume, load_settings
+from workers.configuration import limits_of, load_plays
+from workers.logs import configure_logs
 from workers.probing import serve_probe
 from workers.renewal import RenewalThread
 from workers.vitals import vital_signs
-from workers.wiring import WorkerProcess, limits_of, load_plays, process, set_role
+from workers.wiring import WorkerProcess, process, set_role
 
 log = structlog.get_logger()
 CONCURRENCY = {"control": 8, "plays": 8, "lanes": 1}
@@ -45,6 +48,8 @@ def run_worker(
     slots = limits.slices_per_row_process if role == "rows" else CONCURRENCY[role]
     set_role(role)
     consume(queues)
+    if role in ("plays", "rows"):
+        capture(level=min(logging.INFO, logging.getLevelName(settings.log_level)))
     if role == "lanes":
         app.conf.worker_disable_prefetch = False
         app.conf.worker_prefetch_multiplier = LANE_PREFETCH
@@ -65,32 +70,6 @@ def run_worker(
     gc.set_threshold(GC_THRESHOLD, 20, 20)
     worker.start()
     return worker.exitcode or 0
-
-
-def configure_logs(level: str, *, as_json: bool) -> None:
-    """Logs to stdout: readable lines, or JSON for machines."""
-    logging.basicConfig(
-        level=level, format="%(levelname)s %(name)s %(message)s", stream=sys.stdout, force=True
-    )
-    logging.getLogger("celery").setLevel(max(logging.WARNING, logging.getLevelName(level)))
-    logging.getLogger("kombu").setLevel(logging.WARNING)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
-        if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
-        logger_factory=structlog.PrintLoggerFactory(sys.stdout),
-    )
 
 
 class Life:
@@ -177,7 +156,10 @@ class Life:
     async def _close_session(self) -> None:
         part = self.process
         await part.stores.sessions.close(part.session_id)
+        await part.stores.events.flush()
         await part.stores.leases.forget(part.session_id)
+        if part.role in ("plays", "rows"):
+            await part.egress.close()
 
     def _renewal(self) -> RenewalThread:
         part = self.process
@@ -219,10 +201,14 @@ class Life:
                 await part.pacer.renew()
             if part.role in ("plays", "rows"):
                 await part.local.renew()
+                await part.pacer.renew()
             if part.role == "plays":
                 await part.stores.runs.give_back_doubtful()
             elif part.role == "rows":
                 await part.stores.slices.give_back_doubtful()
+                forgotten = await part.stores.slices.give_back_forgotten(part.session_id, part.slices.ids())
+                if forgotten:
+                    log.warning("gave back slices that nobody ran here", action="slice.forgotten", slices=forgotten)
         except PlaylaneError as error:
             log.warning("heartbeat not complete", action="session.renew", error=str(error))
 

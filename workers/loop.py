@@ -6,6 +6,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from runtime.context.own_tasks import watch_tasks
+
 T = TypeVar("T")
 
 
@@ -14,6 +16,7 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        watch_tasks(self.loop)
         self._thread = threading.Thread(target=self._run, name="playlane-loop", daemon=True)
         self._thread.start()
 

@@ -14,6 +14,10 @@ class Reading(bootsteps.StartStopStep):
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
+    def stop(self, parent: Any) -> None:
+        """The connection is lost or ended: not ready until the next beat, however soon that comes."""
+        vital_signs.disconnected()
+
     def register_with_event_loop(self, consumer: Any, hub: Any) -> None:
         """A beat from inside the consumer's own loop: it comes only while that loop turns."""
         hub.call_repeatedly(BEAT_S, self._beat, consumer)

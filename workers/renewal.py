@@ -5,7 +5,6 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 
 import structlog
@@ -15,6 +14,7 @@ from runtime.errors import PlaylaneError
 from runtime.policy.limits import Limits
 from runtime.policy.readiness import consumer_is_lost
 from runtime.policy.renewing import Renewal, decide
+from workers.blocking import blocker_of
 from workers.loop import BackgroundLoop
 from workers.vitals import vital_signs
 
@@ -101,9 +101,7 @@ class RenewalThread:
         )
         if verdict is Renewal.RENEW_AND_WARN and time.monotonic() - self._warned > self._limits.heartbeat_s:
             self._warned = time.monotonic()
-            log.warning(
-                "the loop is blocked", action="loop.blocked", seconds=round(stalled_s, 1), by=self._blocker()
-            )
+            self._tell(stalled_s)
         elif verdict is Renewal.EXIT_STALLED:
             self._exit(EXIT_LOOP_STALLED, f"the loop hasn't turned for {stalled_s:.0f} s: {self._blocker()}")
         elif verdict is Renewal.EXIT_ZOMBIES:
@@ -113,13 +111,23 @@ class RenewalThread:
         elif verdict is Renewal.EXIT_LOST:
             self._exit(EXIT_SESSION_LOST, "this session was ended: it did not renew in time")
 
+    def _tell(self, stalled_s: float) -> None:
+        """Name who blocks the loop, here and in the log of the run."""
+        blocker = blocker_of(self._bridge.loop, self._bridge.thread_id)
+        seconds = round(stalled_s, 1)
+        log.warning(
+            "the loop is blocked", action="loop.blocked", seconds=seconds, by=blocker.line, of=blocker.name
+        )
+        if blocker.scope is not None:
+            blocker.scope.output.line(
+                f"{blocker.name} blocks the rows beside it for more than a second, at {blocker.line}: await "
+                "something asynchronous there, or asyncio.to_thread(...)",
+                "warning",
+            )
+
     def _blocker(self) -> str:
         """The line that blocks the loop."""
-        frame = sys._current_frames().get(self._bridge.thread_id)
-        if frame is None:
-            return "unknown"
-        last = traceback.extract_stack(frame, limit=None)[-1]
-        return f"{last.filename}:{last.lineno} in {last.name}"
+        return blocker_of(self._bridge.loop, self._bridge.thread_id).line
 
     def _exit(self, code: int, why: str) -> None:
         """No clean-up: nothing that this process still wants to do is its own to do."""

@@ -1,6 +1,7 @@
 """One slice from message to publish: take, recover the columns, run, settle."""
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from runtime.engine.row_writer import SliceEnd
 from runtime.errors import PlayVersionUnavailableError, RunFatalError
@@ -13,10 +14,11 @@ log = structlog.get_logger()
 def run_slice_once(process: WorkerProcess, run_id: str, dataset_id: int, page: int, number: int) -> None:
     """Run the slice if it is free. Errors give it back; a fatal one ends its run first."""
     slice_id = SliceId(dataset_id=dataset_id, page=page, slice=number)
-    if slice_id.is_suspect:
-        process.suspects.run(lambda: _run_once(process, run_id, slice_id))
-    else:
-        _run_once(process, run_id, slice_id)
+    with bound_contextvars(run_id=run_id, page=page, slice=number):
+        if slice_id.is_suspect:
+            process.suspects.run(lambda: _run_once(process, run_id, slice_id))
+        else:
+            _run_once(process, run_id, slice_id)
 
 
 def _run_once(process: WorkerProcess, run_id: str, slice_id: SliceId) -> None:
@@ -26,6 +28,10 @@ def _run_once(process: WorkerProcess, run_id: str, slice_id: SliceId) -> None:
         return
     try:
         program = process.recover(taken)
+    except PlayVersionUnavailableError as error:
+        delay_s = process.call(process.versions.slice_delay_s(run_id, error))
+        process.call(slices.give_back(taken, delay_s or 0.0))
+        raise
     except BaseException as error:
         process.call(slices.give_back(taken))
         _end_if_fatal(process, taken, error)
@@ -41,7 +47,7 @@ def _run_once(process: WorkerProcess, run_id: str, slice_id: SliceId) -> None:
 
 
 def _end_if_fatal(process: WorkerProcess, taken: TakenSlice, error: BaseException) -> None:
-    """A run that can't go on anywhere fails; another version of the play may be on another worker."""
-    if isinstance(error, RunFatalError) and not isinstance(error, PlayVersionUnavailableError):
+    """A run that can't go on anywhere fails."""
+    if isinstance(error, RunFatalError):
         log.error("run ended by a row", action="run.fail", run_id=taken.facts.run_id, error=str(error))
         process.call(process.runs.fail(taken.facts.run_id, error.to_payload()))

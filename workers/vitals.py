@@ -13,6 +13,7 @@ class VitalSigns:
         self._lock = threading.Lock()
         self._seen: dict[str, float] = {}
         self._draining = False
+        self._disconnected = False
 
     def loop(self) -> None:
         self._mark("loop")
@@ -24,7 +25,11 @@ class VitalSigns:
         self._mark("redis")
 
     def reading(self) -> None:
+        self._disconnected = False
         self._mark("reading")
+
+    def disconnected(self) -> None:
+        self._disconnected = True
 
     def drain(self) -> None:
         self._draining = True
@@ -34,7 +39,7 @@ class VitalSigns:
         now_s = time.monotonic()
         with self._lock:
             ages = {f"{part}_s": now_s - at_s for part, at_s in self._seen.items()}
-        return Vitals(draining=self._draining, **ages)
+        return Vitals(draining=self._draining, disconnected=self._disconnected, **ages)
 
     def _mark(self, part: str) -> None:
         with self._lock:

@@ -6,160 +6,68 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from functools import cached_property
-from importlib import import_module
 from typing import Any, TypeVar
 
 import structlog
-from redis.asyncio import Redis
 
 from broker_config.lanes import lane_of
 from broker_config.queues import lane_queue
 from broker_config.settings import Settings
+from runtime.context.workspace import Workspace
 from runtime.engine.admission import RunAdmission
 from runtime.engine.body_run import BodyRunner
+from runtime.engine.budget_wakes import BudgetWakes
 from runtime.engine.caller import Caller
+from runtime.engine.csv_files import CsvFiles
+from runtime.engine.event_delivery import EventDelivery
+from runtime.engine.fetching import Fetches, FetchParts
+from runtime.engine.handle_reads import HandleReads
+from runtime.engine.hosts import Services
 from runtime.engine.lane import LaneEngine
 from runtime.engine.lane_parts import LaneParts
+from runtime.engine.local_receipts import LocalParts, LocalReceipts
 from runtime.engine.loop_clock import LoopClock
 from runtime.engine.operations import Operations
+from runtime.engine.play_versions import PlayVersions
 from runtime.engine.poster import Poster
 from runtime.engine.recovery import Recovery
+from runtime.engine.row_sources import RowSources
 from runtime.engine.row_writer import RowWriter
+from runtime.engine.run_upkeep import RunUpkeep
+from runtime.engine.scheduling import Scheduling
+from runtime.engine.secret_values import SecretValues
 from runtime.engine.seeding import Seeder
 from runtime.engine.settling import Settling
 from runtime.engine.slice_run import RowProgram, SliceRunner
 from runtime.engine.sweeping import Sweeps
 from runtime.engine.tool_calls import ToolCalls
+from runtime.engine.waiting_tools import WaitingTools
 from runtime.errors import BadInputError
-from runtime.execution_api.client import ExecutionApiClient
+from runtime.execution_api.egress import PublicEgress
 from runtime.execution_api.lane_requests import LaneRequests
-from runtime.execution_api.tokens import StaticTokenSource
 from runtime.faults import FaultPlan, no_fault
-from runtime.model.rate_scope import LanePacing
+from runtime.known_secrets import ANY_ORG, known_secrets
 from runtime.model.slice import TakenSlice
-from runtime.model.tool import Counts, PacingRule
 from runtime.play import plays
-from runtime.policy.limits import DEFAULT_LIMITS, Limits
+from runtime.policy.egress import allowed_hosts
+from runtime.policy.versions import VersionPolicy
 from runtime.ports import Fault
-from runtime.postgres_store.datasets import PostgresDatasets
-from runtime.postgres_store.pool import open_pool
-from runtime.postgres_store.receipts import PostgresReceipts
 from runtime.postgres_store.runs import PostgresRuns
-from runtime.postgres_store.sessions import PostgresSessions
-from runtime.postgres_store.settling import PostgresSettling
-from runtime.postgres_store.slices import PostgresSlices
-from runtime.redis_store.connect import connect, require_noeviction
-from runtime.redis_store.dispatch_epoch import RedisDispatchEpoch
-from runtime.redis_store.inbox import RedisInbox
-from runtime.redis_store.leases import RedisLeases
+from runtime.redis_store.lane_states import lane_states
 from runtime.redis_store.pacer import RedisPacer
 from workers.app import app, load_settings
+from workers.configuration import lane_pacing, limits_of, load_plays
+from workers.lane_gate import LaneGate
 from workers.loop import BackgroundLoop
 from workers.publishing import CeleryPublisher
+from workers.secrets_of_environment import EnvironmentSecrets
+from workers.stores import open_stores
 from workers.suspects import SuspectLine
 
 T = TypeVar("T")
+SHORTEST_TOKEN = 16  # a shorter one is a word of the local stack, not a secret
 log = structlog.get_logger()
-
-
-def limits_of(settings: Settings) -> Limits:
-    """The policy's limits with the deployment's overrides; unknown names and impossible values are refused."""
-    kinds = {field.name: type(getattr(DEFAULT_LIMITS, field.name)) for field in fields(Limits)}
-    for name, value in settings.limits.items():
-        if name not in kinds:
-            near = get_close_matches(name, kinds, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise BadInputError(f"PLAYLANE_LIMITS: there is no limit {name!r}{hint}")
-        if kinds[name] in (int, float) and (
-            isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0
-        ):
-            raise BadInputError(f"PLAYLANE_LIMITS: {name} must be a number above 0, not {value!r}")
-        if kinds[name] is int and value != int(value):
-            raise BadInputError(f"PLAYLANE_LIMITS: {name} must be a whole number, not {value!r}")
-    return Limits(**settings.limits)
-
-
-def load_plays(settings: Settings) -> None:
-    """Import the modules that define plays; raises BadInputError that names the module and why."""
-    for module in settings.play_modules:
-        try:
-            import_module(module)
-        except ImportError as error:
-            raise BadInputError(f"play module {module!r} can't be imported: {error}") from error
-
-
-def lane_pacing(name: str) -> LanePacing:
-    """The lane table's word on a lane."""
-    lane = lane_of(name)
-    return LanePacing(
-        groups=lane.groups,
-        rules=tuple(
-            PacingRule(
-                limit=pace.limit, per_ms=pace.per_s * 1000, counts=Counts(pace.counts), burst=pace.burst
-            )
-            for pace in lane.pacing
-        ),
-        concurrency=lane.concurrency,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stores:
-    """The process's connections to Postgres, Redis and the execution API, all on its loop."""
-
-    sessions: PostgresSessions
-    runs: PostgresRuns
-    datasets: PostgresDatasets
-    settling: PostgresSettling
-    slices: PostgresSlices
-    receipts: PostgresReceipts
-    leases: RedisLeases
-    inbox: RedisInbox
-    epoch: RedisDispatchEpoch
-    api: ExecutionApiClient
-    state: Redis
-    close: Callable[[], Any]
-
-
-async def open_stores(settings: Settings, limits: Limits) -> Stores:
-    """Connect; raises ServiceUnreachableError if a server doesn't answer."""
-    pool = open_pool(settings.database_url.get_secret_value(), limits)
-    await pool.open()
-    state = connect(settings.state_url, limits)
-    broker = connect(settings.broker_url, limits)
-    await require_noeviction(state)
-    tokens = StaticTokenSource(value=settings.execution_api_token.get_secret_value())
-    api = ExecutionApiClient(
-        settings.execution_api_url,
-        tokens,
-        limits,
-        control_url=settings.control_api_url,
-        test_fault=settings.execution_api_test_fault,
-    )
-
-    async def close() -> None:
-        await api.close()
-        await state.aclose()
-        await broker.aclose()
-        await pool.close()
-
-    return Stores(
-        sessions=PostgresSessions(pool, limits),
-        runs=PostgresRuns(pool, limits),
-        datasets=PostgresDatasets(pool, limits),
-        settling=PostgresSettling(pool, limits),
-        slices=PostgresSlices(pool, limits),
-        receipts=PostgresReceipts(pool, limits),
-        leases=RedisLeases(state, limits),
-        inbox=RedisInbox(state, limits),
-        epoch=RedisDispatchEpoch(state, broker, limits),
-        api=api,
-        state=state,
-        close=close,
-    )
 
 
 class WorkerProcess:
@@ -171,6 +79,9 @@ class WorkerProcess:
         self.limits = limits_of(settings)
         self.fault: Fault = FaultPlan.parse(settings.faults) if settings.faults else no_fault
         self.session_id = f"{role}-{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(6)}"
+        token = settings.execution_api_token.get_secret_value()
+        if len(token) >= SHORTEST_TOKEN:
+            known_secrets.add(ANY_ORG, "execution_api_token", token)
         self.bridge = BackgroundLoop()
         self.publisher = CeleryPublisher(app)
         self.draining = threading.Event()
@@ -189,7 +100,18 @@ class WorkerProcess:
 
     @cached_property
     def settling(self) -> Settling:
-        return Settling(self.stores.settling, self.publisher, self.stores.epoch, self.fault)
+        return Settling(
+            self.stores.settling,
+            self.publisher,
+            self.stores.epoch,
+            self.fault,
+            self.stores.views,
+            self.stores.events,
+        )
+
+    @cached_property
+    def events(self) -> EventDelivery:
+        return EventDelivery(waits=self.stores.waits, settling=self.settling, publisher=self.publisher)
 
     @cached_property
     def sweeps(self) -> Sweeps:
@@ -201,7 +123,27 @@ class WorkerProcess:
             publisher=self.publisher,
             epoch=stores.epoch,
             limits=self.limits,
+            events=self.events,
+            budgets=BudgetWakes(stores.budgets, self.settling),
+            more=(
+                ("deadlines", self.upkeep.deadlines),
+                ("samples", self.upkeep.sample),
+                *((("schedules", self.schedules.sweep),) if self.role == "control" else ()),
+            ),
         )
+
+    @cached_property
+    def upkeep(self) -> RunUpkeep:
+        stores = self.stores
+        return RunUpkeep(stores.runs, stores.samples, lambda: lane_states(stores.state, self.limits))
+
+    @cached_property
+    def schedules(self) -> Scheduling:
+        return Scheduling(self.stores.schedules, self.publisher, org_id=self.settings.org_id, plays=plays.all)
+
+    @cached_property
+    def versions(self) -> PlayVersions:
+        return PlayVersions(self.stores.runs, self.limits, VersionPolicy(self.settings.play_version_policy))
 
     @cached_property
     def runs(self) -> PostgresRuns:
@@ -237,14 +179,85 @@ class WorkerProcess:
             lane_of=lambda provider: lane_of(provider).provider,
             session_id=self.session_id,
             limits=self.limits,
+            waiting=WaitingTools(events=self.stores.api.event_tools, limits=self.limits),
         )
 
     @cached_property
-    def bodies(self) -> BodyRunner:
-        seeder = Seeder(
-            datasets=self.stores.datasets, advance=self.settling.advance, limits=self.limits, fault=self.fault
+    def local(self) -> LocalReceipts:
+        """Steps and fetches that this process does itself."""
+        return LocalReceipts(
+            LocalParts(
+                session_id=self.session_id,
+                receipts=self.stores.receipts,
+                leases=self.stores.leases,
+                limits=self.limits,
+                clock=LoopClock(),
+                fault=self.fault,
+            )
         )
-        operations = Operations(runs=self.stores.runs, seeder=seeder, tools=self.calls, limits=self.limits)
+
+    @cached_property
+    def egress(self) -> PublicEgress:
+        """The way out for fetches."""
+        try:
+            allowed = allowed_hosts(self.settings.egress_allow)
+        except ValueError as error:
+            raise BadInputError(f"PLAYLANE_EGRESS_ALLOW: {error}") from None
+        return PublicEgress(allowed, self.limits)
+
+    @cached_property
+    def secrets(self) -> SecretValues:
+        """Secrets of plays: of the environment, else of the execution API."""
+        return SecretValues((EnvironmentSecrets(), self.stores.api.secrets), self.limits)
+
+    @cached_property
+    def fetches(self) -> Fetches:
+        return Fetches(
+            FetchParts(
+                egress=self.egress,
+                pacer=self.pacer,
+                secrets=self.secrets,
+                limits=self.limits,
+                clock=LoopClock(),
+            )
+        )
+
+    @cached_property
+    def services(self) -> Services:
+        """What steps, child plays and fetches of rows and bodies stand on."""
+        return Services(
+            local=self.local,
+            start_run=self.control.admit,
+            fetches=self.fetches,
+            secrets=self.secrets,
+            budgets=self.stores.budgets,
+        )
+
+    @cached_property
+    def reads(self) -> HandleReads:
+        return HandleReads(self.stores.reads, self.limits)
+
+    @cached_property
+    def bodies(self) -> BodyRunner:
+        csv = CsvFiles(Workspace.of(self.settings.workspace), self.limits, open_url=self.egress.stream)
+        seeder = Seeder(
+            datasets=self.stores.datasets,
+            advance=self.settling.advance,
+            limits=self.limits,
+            fault=self.fault,
+            sources=RowSources(csv, self.reads),
+            events=self.stores.events,
+        )
+        operations = Operations(
+            runs=self.stores.runs,
+            seeder=seeder,
+            tools=self.calls,
+            csv=csv,
+            reads=self.reads,
+            limits=self.limits,
+            waits=self.stores.waits,
+            services=self.services,
+        )
         return BodyRunner(
             runs=self.stores.runs,
             operations=operations,
@@ -253,6 +266,10 @@ class WorkerProcess:
             limits=self.limits,
             fault=self.fault,
             draining=self.draining.is_set,
+            budgets=self.stores.budgets,
+            secrets=self.secrets,
+            version_policy=self.versions.policy,
+            events=self.stores.events,
         )
 
     @cached_property
@@ -264,6 +281,7 @@ class WorkerProcess:
             fault=self.fault,
             take_usage=self.caller.take_usage,
             give_back_usage=self.caller.give_back_usage,
+            events=self.stores.events,
         )
         return SliceRunner(
             store=self.stores.slices,
@@ -271,7 +289,10 @@ class WorkerProcess:
             calls=self.calls,
             session_id=self.session_id,
             limits=self.limits,
+            waits=self.stores.waits,
             fault=self.fault,
+            reads=self.reads,
+            services=self.services,
         )
 
     @cached_property
@@ -280,7 +301,14 @@ class WorkerProcess:
 
     @cached_property
     def recovery(self) -> Recovery:
-        return Recovery(runs=self.stores.runs, bridge=self.bridge, limits=self.limits)
+        return Recovery(
+            runs=self.stores.runs,
+            bridge=self.bridge,
+            limits=self.limits,
+            reads=self.reads,
+            secrets=self.secrets,
+            version_policy=self.versions.policy,
+        )
 
     def recover(self, taken: TakenSlice) -> RowProgram:
         """The columns of a taken slice's dataset; blocking, for a Celery thread."""
@@ -299,6 +327,11 @@ class WorkerProcess:
             session_id=self.session_id,
             lane_pacing=lane_pacing,
         )
+
+    @cached_property
+    def lane_gate(self) -> LaneGate:
+        """Shared by all consumers that this process has had."""
+        return LaneGate(self.limits)
 
     @cached_property
     def lane(self) -> LaneEngine:
@@ -321,6 +354,8 @@ class WorkerProcess:
                 clock=LoopClock(),
                 origin=stores.api.origin,
                 runs=stores.runs,
+                budgets=stores.budgets,
+                events=stores.events,
             )
         )
 
@@ -347,4 +382,4 @@ def process() -> WorkerProcess:
         return _process[1]
 
 
-__all__ = ["Stores", "WorkerProcess", "limits_of", "load_plays", "open_stores", "process", "set_role"]
+__all__ = ["WorkerProcess", "process", "set_role"]

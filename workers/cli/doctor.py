@@ -30,7 +30,7 @@ def doctor(as_json: AsJson = False) -> None:
     Every finding that isn't well says what to do. Nothing is changed.
     """
     settings = sender_settings()
-    from workers.wiring import limits_of
+    from workers.configuration import limits_of
 
     findings = examine(settings, limits_of(settings))
     if as_json:

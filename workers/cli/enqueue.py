@@ -37,6 +37,10 @@ def enqueue(
     force: Annotated[
         bool, typer.Option("--force", help="The same as --refresh steps --refresh failed.")
     ] = False,
+    max_credits: Annotated[
+        float | None,
+        typer.Option(min=0, help="Most credits that the run may use; in place of the play's own cap."),
+    ] = None,
     watching: Annotated[bool, typer.Option("--watch", help="Watch it to its end.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +51,10 @@ def enqueue(
         known = client.find(run_id) if run_id else None
         refuse_other(known, play, run_input)
         started = client.enqueue(
-            play, run_input, run_id=run_id, options=run_options(refresh or [], force=force)
+            play,
+            run_input,
+            run_id=run_id,
+            options={**run_options(refresh or [], force=force), **caps(max_credits)},
         )
         state = known.state.value if known else "queued"
         if as_json:
@@ -76,6 +83,11 @@ def run_options(refresh: list[Refresh], *, force: bool) -> dict[str, bool]:
     """The run's options as the message names them."""
     wanted = {*refresh, *((Refresh.STEPS, Refresh.FAILED) if force else ())}
     return {f"refresh_{one.value}": True for one in Refresh if one in wanted}
+
+
+def caps(max_credits: float | None) -> dict[str, float]:
+    """The run's caps as the message names them."""
+    return {} if max_credits is None else {"max_credits": max_credits}
 
 
 def check_play(play: str, settings: Settings) -> None:

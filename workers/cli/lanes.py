@@ -35,7 +35,7 @@ def lanes(
     """Show every lane: what waits in its queue and who reads it, and per organisation and provider what is on the
     wire, the rate now and why, how full requests are, what waits for its turn, and who holds slots since when.
     """
-    from workers.wiring import limits_of
+    from workers.configuration import limits_of
 
     settings = sender_settings()
     limits = limits_of(settings)

@@ -11,14 +11,18 @@ import typer
 
 from runtime.errors import PlaylaneError
 from workers.cli import (
+    budget,
     cancel,
+    deliver,
     doctor,
     enqueue,
+    export,
     flower,
     lanes,
     migrate,
     probe,
     purge,
+    rerun,
     rows,
     stack,
     status,
@@ -56,7 +60,17 @@ app.command("enqueue", epilog="Example: playlane enqueue airports --csv airports
 app.command("watch", epilog="Example: playlane watch run-20250131-120000-1a2b3c4d")(watch.watch)
 app.command("status", epilog="Example: playlane status run-20250131-120000-1a2b3c4d --json")(status.status)
 app.command("rows", epilog="Example: playlane rows run-20250131-120000-1a2b3c4d --failed")(rows.rows)
+app.command("export", epilog="Example: playlane export run-20250131-120000-1a2b3c4d airports --to jsonl")(
+    export.export
+)
+app.command("rerun", epilog="Example: playlane rerun run-20250131-120000-1a2b3c4d --only failed")(rerun.rerun)
+app.command("budget", epilog="Example: playlane budget run-20250131-120000-1a2b3c4d --credits 500")(
+    budget.budget
+)
 app.command("cancel", epilog="Example: playlane cancel run-20250131-120000-1a2b3c4d")(cancel.cancel)
+app.command("deliver", epilog="Example: playlane deliver approval:42 --payload '{\"approved\": true}'")(
+    deliver.deliver
+)
 app.command("worker", epilog="Example: playlane worker lanes --lanes default,timezones")(worker.worker)
 app.command("flower", epilog="Example: playlane flower --port 5555")(flower.flower)
 app.command("workers", epilog="Example: playlane workers --json")(workers.workers)

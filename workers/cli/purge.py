@@ -34,7 +34,7 @@ def purge(
     """
     older_s = age_s(older_than, "--older-than")
     receipts_s = age_s(receipts_older_than, "--receipts-older-than") if receipts_older_than else None
-    from workers.wiring import limits_of
+    from workers.configuration import limits_of
 
     settings = sender_settings()
     work = Purge(settings.database_url.get_secret_value(), limits_of(settings))

@@ -6,6 +6,7 @@ from rich.text import Text
 from runtime.model import json_value
 from runtime.model.run import ENDED_RUNS
 from runtime.model.status import RunStatus
+from workers.cli.budget import budget_json, waiting_line
 from workers.cli.connection import connect
 from workers.cli.options import AsJson, RunId
 from workers.cli.summary import status_json, summary
@@ -18,11 +19,15 @@ RESULT_CHARS = 500
 def status(run_id: RunId, as_json: AsJson = False) -> None:
     """Print how a run stands: rows, failures, calls, result or error."""
     with connect() as client:
-        found = client.status(run_id)
+        found, budget = client.status(run_id), client.budget(run_id)
     if as_json:
-        say_json(status_json(found))
-    else:
-        tell(Console(), found)
+        say_json({**status_json(found), "budget": budget_json(run_id, budget)})
+        return
+    console = Console()
+    tell(console, found)
+    line = waiting_line(budget) if budget is not None and found.state not in ENDED_RUNS else ""
+    if line:
+        console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
 def tell(console: Console, found: RunStatus) -> None:

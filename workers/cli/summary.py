@@ -31,11 +31,16 @@ def _datasets(status: RunStatus) -> Table:
     doubles = any(
         one.duplicates for one in status.datasets
     )  # rows whose key another row of the input had before
-    names = ("rows", "completed", "failed", "cancelled", *(("duplicates",) if doubles else ()))
+    kept = any(one.kept for one in status.datasets)  # rows of a rerun that stand as they were
+    left_out = any(one.left_out for one in status.datasets)  # seen before, or nothing to rerun
+    more = (("duplicates", doubles), ("kept", kept), ("left out", left_out))
+    names = ("rows", "completed", "failed", "cancelled", *(name for name, shown in more if shown))
     table = _table("dataset", "state", *names, texts=2)
     for one in status.datasets:
         counts = [one.rows, one.completed, one.failed, one.cancelled]
         counts += [one.duplicates] if doubles else []
+        counts += [one.kept] if kept else []
+        counts += [one.left_out] if left_out else []
         table.add_row(Text(one.key), one.state.value, *(f"{count:,}" for count in counts))
     return table
 

@@ -15,7 +15,7 @@ from workers.cli.terminal import say, say_json
 
 def workers(as_json: AsJson = False) -> None:
     """List the worker processes that live by Postgres, true without Flower: role, host, age, what each holds."""
-    from workers.wiring import limits_of
+    from workers.configuration import limits_of
 
     settings = sender_settings()
     found = live_workers(settings.database_url.get_secret_value(), limits_of(settings))

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from runtime.policy.limits import DEFAULT_LIMITS
@@ -14,7 +14,10 @@ from workers.stack.supervisor import Supervisor
 
 API_VARIABLE = "PLAYLANE_EXECUTION_API_URL"
 MODULES_VARIABLE = "PLAYLANE_PLAY_MODULES"
-DEFAULT_MODULES = "examples.plays.airports"
+PROBE_VARIABLE = "PLAYLANE_PROBE_PORT"
+DEFAULT_MODULES = ",".join(
+    f"examples.plays.{name}" for name in ("airports", "leads", "approvals", "parent")
+)
 PLAYLANE = (sys.executable, "-m", "workers.cli.main")
 API = (sys.executable, "-m", "examples.execution_api")
 LOCAL_HOSTS = "127.0.0.1,localhost"
@@ -36,6 +39,7 @@ class StackPorts:
 
     api_url: str | None
     flower_url: str | None
+    probes: Mapping[str, int] = field(default_factory=dict)  # ports by worker
 
 
 def start_stack(
@@ -51,6 +55,7 @@ def start_stack(
     api_args: Sequence[str] = (),
     api_port: int = 0,
     flower_port: int = 0,
+    probes: bool = False,
 ) -> StackPorts:
     """Migrates the database, then starts all; returns when each is ready. `*_port`: taken if free."""
     from runtime.postgres_store import migrate
@@ -65,17 +70,21 @@ def start_stack(
         supervisor.launch(_api(api_port, api_args, children, supervisor.next_tier(), quiet=quiet, logs=logs))
     tier = supervisor.next_tier()
     started: list[Child] = []
+    ports: dict[str, int] = {}
     for name, role in worker_names(counts or Counts()):
-        started.append(
-            supervisor.launch(_worker(name, role, children, tier, quiet=quiet, logs=logs), wait=False)
-        )
+        own = dict(children)
+        if probes:
+            ports[name] = free_port(0)
+            own[PROBE_VARIABLE] = str(ports[name])
+        started.append(supervisor.launch(_worker(name, role, own, tier, quiet=quiet, logs=logs), wait=False))
     if flower:
         started.append(
             supervisor.launch(_flower(flower_port, children, tier, quiet=quiet, logs=logs), wait=False)
         )
     for child in started:
         supervisor.wait_ready(child)
-    return StackPorts(api_url=api_url, flower_url=f"http://127.0.0.1:{flower_port}" if flower else None)
+    flower_url = f"http://127.0.0.1:{flower_port}" if flower else None
+    return StackPorts(api_url=api_url, flower_url=flower_url, probes=ports)
 
 
 def worker_names(counts: Counts) -> list[tuple[str, str]]:
