@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from bench.contenders import playlane_run
+from bench.fairness import LARGE_ROWS, SMALL_ROWS, measure_fairness
 from bench.ledger import LEDGER_PATH, TIMEOUT_S, clear_ledger
 from bench.lone_calls import lone_delays_ms
 from bench.measuring import BenchFailedError
@@ -26,6 +27,7 @@ SECOND_MS = 1_000
 WARM_ROWS = 200
 UNDECLARED_BURST = 2  # what a provider without a burst bears
 LONE_CALLS = 50
+SMALL_RUNS = 5
 FAILED = 1
 
 
@@ -50,6 +52,7 @@ def _measured(world: World, options: argparse.Namespace) -> tuple[dict[str, floa
         run_rows(write_workload(world.folder, options.rows))
         entries = _entries(world.api_url)
         lone = lone_delays_ms(world, tool=TOOL, calls=LONE_CALLS, pause_s=3 / options.limit)
+        fairness = measure_fairness(world, play=PLAY, repeats=SMALL_RUNS)
     _check(entries, options.rows)
     times = [entry["time"] for entry in entries]
     bearable = options.limit + (options.burst or UNDECLARED_BURST)
@@ -58,13 +61,17 @@ def _measured(world: World, options: argparse.Namespace) -> tuple[dict[str, floa
         "fill": round(options.rows / (len(entries) * options.batch), 4),
         "windows_over": windows_over(times, bearable, SECOND_MS / 1000),
         "lone_ms_p50": round(statistics.median(lone), 2),
-        "fairness_ratio": None,
+        "fairness_ratio": round(fairness.ratio, 2),
     }
     notes = [
         *world.notes,
         (
             f"{len(entries):,} requests of up to {options.batch}; limit {options.limit}/s, burst {options.burst:g}, "
             f"{options.lanes_workers} lane processes; fullest second: {fullest_window(times, SECOND_MS / 1000)}"
+        ),
+        (
+            f"a run of {SMALL_ROWS} rows: {fairness.alone_s:.2f} s alone, "
+            f"{fairness.beside_s:.2f} s behind one of {LARGE_ROWS:,}"
         ),
         f"lone calls: from the post to the provider's ledger, less the window; worst {max(lone):.1f} ms",
     ]

@@ -38,3 +38,16 @@ async def bench_receipts(ctx: Any, input: Any) -> Any:
 async def bench_wait(ctx: Any, input: Any) -> Any:
     """Is alive, and does nothing, until it is cancelled."""
     await asyncio.sleep(3_600)
+
+
+def shouted(row: Any, ctx: Any) -> Any:
+    """A pure column: no operation of ctx."""
+    return row["item"].upper()
+
+
+@play("bench_pure")
+async def bench_pure(ctx: Any, input: Any) -> Any:
+    """One dataset of the file's items, one pure column."""
+    rows = await ctx.csv(input["file"])
+    done = await ctx.dataset("pure", rows).with_column("value", shouted).run(key="item")
+    return {"rows": done.rows, "completed": done.completed}

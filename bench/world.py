@@ -51,7 +51,7 @@ def bench_world(*, latency_ms: float, durable: bool) -> Iterator[World]:
             api_url=api_url,
             folder=folder,
             logs=logs,
-            env=stack_env(os.environ, servers, api_url),
+            env={**stack_env(os.environ, servers, api_url), "PLAYLANE_WORKSPACE": str(folder)},
             notes=(*notes, *servers.notes),
         )
 

@@ -13,6 +13,7 @@ from runtime.engine.lane_parts import LaneParts
 from runtime.engine.plain_pacer import PlainPacer
 from runtime.errors import ExecuteFailedError, ServiceUnreachableError
 from runtime.faults import no_fault
+from runtime.model.budget import Charge
 from runtime.model.call import Answer, Call, Post, Usage
 from runtime.model.failure import Failure, FailureClass
 from runtime.model.physical_request import PhysicalReply, PhysicalRequest
@@ -21,6 +22,7 @@ from runtime.model.tool import BatchRule, ToolMetadata
 from runtime.policy import identity
 from runtime.policy.limits import Limits
 from runtime.ports import Fault
+from runtime.testing.budgets import MemoryBudgets
 from runtime.testing_redis import (
     ManualClock,
     MemoryInbox,
@@ -104,13 +106,18 @@ class Receipts:
         self.lose_answers = 0
         self.statements = 0
         self.now_ms = 0  # the database's clock
+        self.settle: Callable[[Sequence[Charge]], None] = lambda _charges: None  # budgets beside it
 
     async def read(self, keys: Sequence[str]) -> dict[str, Receipt]:
         self._reach()
         return {key: self.stored[key] for key in keys if key in self.stored}
 
     async def commit(
-        self, session_id: str, receipts: Sequence[Receipt], usage: Sequence[Usage]
+        self,
+        session_id: str,
+        receipts: Sequence[Receipt],
+        usage: Sequence[Usage],
+        charges: Sequence[Charge] = (),
     ) -> dict[str, Receipt]:
         self._reach()
         self.statements += 1
@@ -118,6 +125,7 @@ class Receipts:
             if replaces(receipt, self.stored.get(receipt.key)):
                 self.stored[receipt.key] = replace(receipt, produced_ms=self.now_ms)
         self.usage += usage
+        self.settle(charges)
         if self.lose_answers:
             self.lose_answers -= 1
             raise ServiceUnreachableError("the connection broke after the commit")
@@ -163,9 +171,12 @@ class LaneStage:
         groups: int = 8,
         fault: Fault = no_fault,
         runs: Any = None,
+        budgets: MemoryBudgets | None = None,
     ) -> None:
         self.redis = redis or MemoryRedis(limits)
         self.receipts = receipts or Receipts()
+        if budgets is not None:
+            self.receipts.settle = budgets.settle
         self.clock = clock or ManualClock()
         self.requests = ScriptedRequests(answer)
         self.catalog = Catalog(metadata or tool())
@@ -186,6 +197,7 @@ class LaneStage:
                 fault=fault,
                 clock=self.clock,
                 runs=runs,
+                budgets=budgets,
             )
         )
         self._posts = itertools.count()

@@ -1,7 +1,6 @@
 """The lane engine of one process: posts in, paced batches out, outcomes committed, answers pushed."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,9 +13,11 @@ from runtime.engine.lane_admission import Admission
 from runtime.engine.lane_batch import BatchFlow
 from runtime.engine.lane_book import Accepted, Item, LaneBook
 from runtime.engine.lane_commit import Committer
+from runtime.engine.lane_ended import EndedCalls
 from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_flight import Flight, Slot, rate_scope
 from runtime.engine.lane_later import FarAway, LaterCalls
+from runtime.engine.lane_line import Line
 from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_reply import Reply
 from runtime.engine.lane_spec import BatchSpec, SpecKey, spec_key
@@ -52,8 +53,8 @@ class LaneEngine:
         self._parts = parts
         self._book = LaneBook(parts)
         self._committer = Committer(parts)
-        self._reply = Reply(parts, self._book, self._committer)
         self._fence = Fence(parts, self._book)
+        self._reply = Reply(parts, self._book, self._committer, self._fence)
         self._later = LaterCalls(parts, self._book)
         self._flow = BatchFlow(parts, self._book, self._reply, self._fence)
         self._takeover = Takeover(parts, self._book, self._flow, self._fence, self._spawn)
@@ -67,7 +68,8 @@ class LaneEngine:
         )
         self._coalescer: Coalescer[Item] = Coalescer(parts.limits.coalesce_window_ms)
         self._specs: dict[BucketKey, BatchSpec] = {}
-        self._promised: Counter[BucketKey] = Counter()  # calls whose tickets are being confirmed
+        self._line = Line(parts, self._coalescer, self._committer, self._fence)
+        self._ended = EndedCalls(parts, self._book, self._coalescer, self._spawn_in_line)
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_line: set[asyncio.Task[None]] = set()  # tasks that wait for a ticket
         self._backlog: dict[str, int] = {}
@@ -75,7 +77,6 @@ class LaneEngine:
         self._all_admitted = asyncio.Event()
         self._all_admitted.set()
         self._timer: Timer | None = None
-        self._ended_timer: Timer | None = None
 
     async def accept(self, post: Post) -> Accepted:
         """Admit a post: returns when each call is answered, queued or left; the result tells when all are done."""
@@ -112,7 +113,8 @@ class LaneEngine:
             if self._flow.is_stopped:
                 return
             await self._book.release_again()
-            await self._give_back_ended()
+            await self._book.free_again()
+            await self._ended.give_back()
             if not self._admission.is_closed:
                 await self._takeover.sweep()
         except ServiceUnreachableError as error:
@@ -181,19 +183,18 @@ class LaneEngine:
             self._timer = None
         now_ms = self._parts.clock.now_ms()
         for bucket in self._coalescer.tickets_wanted(now_ms):
-            task = self._spawn(self._carry(bucket, self._specs[bucket]))
-            self._in_line.add(task)
-        self._watch_ended()
+            self._spawn_in_line(self._carry(bucket, self._specs[bucket]))
+        self._ended.watch()
         ends_ms = self._coalescer.next_window_end()
         if ends_ms is not None:
             self._timer = self._parts.clock.call_later(max(0.0, ends_ms - now_ms), self._pump)
 
     async def _carry(self, bucket: BucketKey, spec: BatchSpec) -> None:
         """One ticket: wait for it, take what the bucket holds then and the tokens allow, send it."""
-        slot = Slot(self._parts, rate_scope(bucket.lane, bucket.org_id, spec))
+        slot = Slot(self._parts, rate_scope(bucket.lane, bucket.org_id, spec, bucket.integration_mode))
         try:
             try:
-                granted = await self._granted(slot, bucket, spec)
+                granted = await self._line.granted(slot, bucket, spec)
             except BaseException:
                 self._coalescer.give_back_ticket(bucket)
                 raise
@@ -201,7 +202,7 @@ class LaneEngine:
                 self._leave_line()
             spec = self._specs.get(bucket, spec)
             if isinstance(granted, FarAway):
-                far = self._coalescer.take_newest(bucket, self._unpromised(bucket, spec))
+                far = self._coalescer.take_newest(bucket, self._line.unpromised(bucket, spec))
                 await self._later.put_off(slot, far, granted.due_ms)
                 self._pump()
                 return
@@ -218,74 +219,6 @@ class LaneEngine:
         finally:
             slot.free()
 
-    async def _granted(self, slot: Slot, bucket: BucketKey, spec: BatchSpec) -> int | FarAway | None:
-        """How many calls may be sent now; None if none can be, because a store stays away."""
-        hold_ms = self._parts.limits.hold_ms
-        try:
-            due_ms = await slot.line_up(self._unpromised(bucket, spec), hold_ms)
-            if due_ms:
-                return FarAway(due_ms=due_ms)
-            if not await self._commits_work():
-                return None
-            while most := self._unpromised(bucket, spec):
-                self._promised[bucket] += most
-                try:
-                    granted, wait_ms = await slot.room(most)
-                finally:
-                    self._promised[bucket] -= most
-                if granted:
-                    return granted
-                if wait_ms > hold_ms:
-                    return FarAway(due_ms=wait_ms)
-                await self._parts.clock.sleep(wait_ms)
-        except ServiceUnreachableError as error:
-            log.warning("queued calls given back", action="lane.give_back", error=str(error))
-            return None
-        return 0
-
-    def _unpromised(self, bucket: BucketKey, spec: BatchSpec) -> int:
-        """Calls of a bucket, up to a batch, that no other ticket is being confirmed for."""
-        return min(self._coalescer.waiting(bucket) - self._promised[bucket], spec.strategy.max_batch_size)
-
-    async def _commits_work(self) -> bool:
-        """Wait for the store to take outcomes again; False if that took too long."""
-        try:
-            await self._committer.wait_open()
-        except ServiceUnreachableError as error:
-            log.warning("queued calls given back", action="lane.give_back", error=str(error))
-            return False
-        return True
-
-    def _watch_ended(self) -> None:
-        """While calls are queued, look every second whose runs have ended."""
-        if self._ended_timer is None and self._parts.runs is not None and len(self._coalescer):
-            every_ms = self._parts.limits.ended_runs_ms
-            self._ended_timer = self._parts.clock.call_later(every_ms, self._look_at_ended)
-
-    def _look_at_ended(self) -> None:
-        self._ended_timer = None
-        if len(self._coalescer):
-            self._in_line.add(self._spawn(self._drop_ended()))
-
-    async def _drop_ended(self) -> None:
-        """Give back queued calls that no live run waits for."""
-        try:
-            await self._give_back_ended()
-        except ServiceUnreachableError as error:
-            log.warning("ended runs unknown", action="lane.ended", error=str(error))
-        finally:
-            self._leave_line()
-            self._watch_ended()
-
-    async def _give_back_ended(self) -> None:
-        if self._parts.runs is None or not len(self._coalescer):
-            return
-        run_ids = {waiter.run_id for item in self._book.items.values() for waiter in item.waiters}
-        ended = await self._parts.runs.ended(sorted(run_ids))
-        if ended:
-            gone = self._coalescer.remove(lambda item: all(w.run_id in ended for w in item.waiters))
-            await self._book.give_back(gone)
-
     # ---- tasks
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -293,6 +226,9 @@ class LaneEngine:
         self._tasks.add(task)
         task.add_done_callback(self._finished)
         return task
+
+    def _spawn_in_line(self, work: Coroutine[Any, Any, None]) -> None:
+        self._in_line.add(self._spawn(work))
 
     def _finished(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -309,8 +245,7 @@ class LaneEngine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._ended_timer is not None:
-            self._ended_timer.cancel()
+        self._ended.stop()
         for task in list(self._in_line):
             task.cancel()
 

@@ -6,15 +6,16 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from runtime.engine.lane_book import Accepted, Item, LaneBook, Outgoing, leases_of, outgoing
+from runtime.engine.lane_budget import LaneBudget
 from runtime.engine.lane_commit import Committer
 from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_parts import LaneParts
-from runtime.engine.lane_spec import BatchSpec, SpecKey, batch_spec
+from runtime.engine.lane_spec import BatchSpec, SpecKey, batch_spec, spec_key
 from runtime.errors import PlayDefinitionError, ServiceUnreachableError, ToolCallError
 from runtime.model.call import Post
 from runtime.model.lease import Claim, ClaimVerdict, Lease
 from runtime.model.receipt import Receipt, ReceiptState
-from runtime.policy.identity import refreshed_item_key
+from runtime.policy.identity import refresh_mark_key, refreshed_item_key
 from runtime.ports import ToolCatalog
 
 log = structlog.get_logger()
@@ -49,6 +50,7 @@ class Admission:
         self._book = book
         self._committer = committer
         self._fence = fence
+        self._budget = LaneBudget(parts, book)
         self._enqueue = enqueue
         self._adopt = adopt
         self.is_closed = False  # set by drain and by a lost session: nothing new is admitted
@@ -164,9 +166,12 @@ class Admission:
             if self._is_answered(item, stored, out):
                 done += leases
             else:
-                _replace_stored(item, stored.get(item.call.key))
+                _replace_stored(
+                    item, stored.get(item.call.key), is_fenced=specs[spec_key(item.call)].is_fenced
+                )
                 open_items.append(item)
         open_items = await self._above_stored(open_items, stored)
+        open_items = await self._budget.admit(open_items, specs)
         open_items = await self._fence.sendable(open_items, stored)
         if self.is_closed:
             await self._book.give_back(open_items)
@@ -239,9 +244,10 @@ def _keys_of(item: Item) -> tuple[str, ...]:
     return (call.key,) if call.shared_key is None else (call.key, call.shared_key)
 
 
-def _replace_stored(item: Item, stored: Receipt | None) -> None:
+def _replace_stored(item: Item, stored: Receipt | None, *, is_fenced: bool) -> None:
     """A completed receipt that is too old is bought anew, under a provider key that all buyers of it share."""
     if stored is not None and stored.state is ReceiptState.COMPLETED:
         item.refreshes = True
+        item.mark_key = refresh_mark_key(item.call.key, stored.fence) if is_fenced else None
         key = refreshed_item_key(item.call.idempotency_key, stored.fence)
         item.call = replace(item.call, idempotency_key=key)

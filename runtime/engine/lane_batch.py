@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
+from runtime import tracing
 from runtime.engine.lane_book import Item, LaneBook, leases_of
+from runtime.engine.lane_budget import LaneBudget
 from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_flight import Flight, Stage
 from runtime.engine.lane_outcomes import failed_outcomes
@@ -14,17 +17,21 @@ from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_reply import Reply
 from runtime.engine.lane_seal import Seal
 from runtime.errors import ExecuteFailedError, PersistenceLostError, RunHaltedError, ServiceUnreachableError
+from runtime.model.budget import BudgetRefusal
 from runtime.model.call import Call
 from runtime.model.failure import Failure, FailureClass
 from runtime.model.outcome import ItemOutcome, all_unknown
-from runtime.model.physical_request import PhysicalReply
+from runtime.model.physical_request import PhysicalReply, PhysicalRequest
 from runtime.model.tool_output import with_envelope
 from runtime.policy import retrying
 from runtime.policy.batching import SINGLE, halves
+from runtime.policy.fixtures import response_delay_ms
+from runtime.policy.identity import FIXTURE
 
 log = structlog.get_logger()
 
-FIXTURE_MODE = "fixture"  # an integration mode without effects at a provider
+CLOSING = (FailureClass.RATE_LIMITED, FailureClass.PROVIDER_EXHAUSTED)
+RETRIES_EXCEEDED = "retries_exceeded"
 
 
 class BatchFlow:
@@ -36,6 +43,7 @@ class BatchFlow:
         self._reply = reply
         self._fence = fence
         self._seal = Seal(parts, book, fence)
+        self._budget = LaneBudget(parts, book)
 
     @property
     def is_stopped(self) -> bool:
@@ -47,6 +55,10 @@ class BatchFlow:
 
     async def fly(self, flight: Flight) -> None:
         """From a due ticket to the answers; whatever happens every item is answered, given back or left."""
+        with bound_contextvars(lane=flight.lane):
+            await self._fly_told(flight)
+
+    async def _fly_told(self, flight: Flight) -> None:
         try:
             await self._fly(flight)
         except PersistenceLostError as error:
@@ -92,28 +104,36 @@ class BatchFlow:
         request = flight.spec.request(calls)
         failures = retrying.Failures()
         while True:
-            flight.sends += 1
+            _leaves(flight)
+            flight.sent_ms = parts.clock.now_ms()
+            self._reply.events.sent(flight)
             try:
-                flight.stage = Stage.SENT
-                flight.slot.sent()
-                reply = await parts.requests.send(request)
+                with tracing.shared_span(
+                    "playlane.batch", (call.run_id for call in calls), _told(flight, calls)
+                ):
+                    reply = await parts.requests.send(request)
             except ExecuteFailedError as error:
                 failure = replace(error.failure, tool=flight.spec.metadata.tool, attempt=flight.sends)
             else:
+                await self._imitate_slowness(request)
                 return self._split(flight, reply, calls)
             failures = failures.with_one(failure.failure_class, parts.clock.now_ms())
-            if failure.failure_class is FailureClass.RATE_LIMITED:
-                await flight.slot.limited(failure.retry_after_ms)
             action = await self._decide(flight, failure, failures, members=len(calls))
-            self._log_failure(flight, failure, action)
             if not isinstance(action, retrying.Retry):
                 return await self._give_up(flight, failure, action)
-            if not retrying.may_repeat_only_if_safe(failure.failure_class):
-                flight.stage = Stage.SEALED  # as good as not sent
-            if not await self._wait_for_retry(flight, action):
+            refusal = await self._budget.take_retry(flight)
+            if refusal is not None:
+                return await self._without_retry(flight, failure, refusal)
+            if not await self._wait_for_retry(flight, failure, action):
                 return None
             if not action.same_invocation:
                 request = replace(request, attempt=request.attempt + 1)
+
+    async def _imitate_slowness(self, request: PhysicalRequest) -> None:
+        if request.integration_mode == FIXTURE:
+            delay_ms = response_delay_ms(request.idempotency_key, self._parts.limits)
+            if delay_ms:
+                await self._parts.clock.sleep(delay_ms)
 
     def _split(self, flight: Flight, reply: PhysicalReply, calls: Sequence[Call]) -> Sequence[ItemOutcome]:
         split = flight.spec.strategy.split(reply.result, [call.input for call in calls])
@@ -141,8 +161,10 @@ class BatchFlow:
         self, flight: Flight, failure: Failure, failures: retrying.Failures, *, members: int
     ) -> retrying.Action:
         kind = failure.failure_class
+        if kind in CLOSING:
+            await flight.slot.limited(failure.retry_after_ms)
         is_safe = retrying.may_repeat_only_if_safe(kind) and await self._is_replay_safe(flight, failure)
-        return retrying.decide(
+        action = retrying.decide(
             failure,
             attempt=failures.count(kind),
             elapsed_ms=failures.elapsed_ms(kind, self._parts.clock.now_ms()),
@@ -151,14 +173,23 @@ class BatchFlow:
             transient_http_retry_safe=flight.spec.metadata.transient_http_retry_safe,
             replay_safe=is_safe,
         )
+        self._log_failure(flight, failure, action)
+        wait_ms = action.after_ms if isinstance(action, retrying.Retry) else failure.retry_after_ms
+        if wait_ms is not None:
+            self._reply.events.held_up(flight, failure, wait_ms, is_closed=kind in CLOSING)
+        return action
 
     async def _is_replay_safe(self, flight: Flight, failure: Failure) -> bool:
-        if flight.items[0].call.integration_mode == FIXTURE_MODE:
+        if flight.items[0].call.integration_mode == FIXTURE:
             return True
         return flight.spec.is_fenced and (failure.fence_attested or await self._fence.is_attested_now())
 
-    async def _wait_for_retry(self, flight: Flight, action: retrying.Retry) -> bool:
+    async def _wait_for_retry(self, flight: Flight, failure: Failure, action: retrying.Retry) -> bool:
         """A new ticket, and the seal again: the leases must still be ours."""
+        if not retrying.may_repeat_only_if_safe(failure.failure_class):
+            flight.stage = Stage.SEALED  # as good as not sent
+        if failure.not_charged:
+            _not_charged(flight.items)
         flight.slot.free()
         await self._parts.clock.sleep(action.after_ms)
         await flight.slot.take(len(flight.items))
@@ -183,6 +214,31 @@ class BatchFlow:
             case retrying.FailItem(terminal=terminal):
                 return failed_outcomes(failure, len(flight.items), terminal=terminal)
 
+    async def _without_retry(
+        self, flight: Flight, failure: Failure, refusal: BudgetRefusal
+    ) -> Sequence[ItemOutcome] | None:
+        """A run of the batch has no retry left: its calls fail, those of others are asked for anew if that is safe."""
+        if failure.not_charged:
+            others = [item for item in flight.items if refusal.account not in item.call.accounts]
+            flight.items = [item for item in flight.items if refusal.account in item.call.accounts]
+            _not_charged(others)
+            await self._book.give_back(others)
+        failure = replace(
+            failure,
+            code=RETRIES_EXCEEDED,
+            message=f"{failure.message}; not sent again, as {refusal.describe()}",
+        )
+        action = retrying.decide(
+            failure,
+            attempt=1,
+            elapsed_ms=0.0,
+            members=len(flight.items),
+            limits=self._parts.limits,
+            retries_left=False,
+        )
+        assert not isinstance(action, retrying.Retry)
+        return await self._give_up(flight, failure, action)
+
     def _halt(self, flight: Flight, failure: Failure) -> Sequence[ItemOutcome]:
         """Credits are used up: these runs pay for nothing more; what already waits is refused at its turn."""
         error = {
@@ -197,7 +253,9 @@ class BatchFlow:
     async def _ask_anew(self, flight: Flight, failure: Failure) -> None:
         """The auth scope is another: nothing happened under these keys, so nothing is stored under them."""
         if flight.spec.is_fenced:
-            await self._fence.unmark(flight.items)
+            for item in flight.items:
+                item.is_marked = True  # refused before anything happened
+        _not_charged(flight.items)
         error = {
             "code": failure.failure_class.value,
             "message": failure.describe(),
@@ -209,6 +267,7 @@ class BatchFlow:
 
     async def _bisect(self, flight: Flight) -> None:
         """Halves are new batches, each with its own ticket. The refused record goes first: nothing was charged."""
+        _not_charged(flight.items)
         await self._book.release([], flight.batch_id)
         flight.slot.free()
         parts = halves(flight.items) if len(flight.items) > 1 else (flight.items,)
@@ -229,8 +288,6 @@ class BatchFlow:
         mine = [item for item in flight.items if self._book.items.get(item.call.key) is item]
         batch_id = flight.batch_id
         if flight.stage < Stage.SENT:
-            if flight.spec.is_fenced and not flight.sends and not self.is_stopped and not flight.is_verbatim:
-                await self._fence.unmark(mine)
             await self._book.give_back(mine)
             await self._book.release([], batch_id)
             return
@@ -262,3 +319,29 @@ class BatchFlow:
             request_id=failure.request_id,
             then=type(action).__name__,
         )
+
+
+def _told(flight: Flight, calls: Sequence[Call]) -> tracing.Attributes:
+    """What the span of one physical request says."""
+    return {
+        "playlane.lane": flight.lane,
+        "playlane.operation": flight.spec.strategy.operation,
+        "playlane.batch_id": flight.batch_id or "",
+        "playlane.items": len(calls),
+        "playlane.send": flight.sends,
+    }
+
+
+def _leaves(flight: Flight) -> None:
+    """The request is on its way: marks stay until an outcome is known, and what it may cost is held."""
+    flight.sends += 1
+    flight.stage = Stage.SENT
+    for item in flight.items:
+        item.is_marked = item.is_reserved = False
+    flight.slot.sent()
+
+
+def _not_charged(items: Sequence[Item]) -> None:
+    """The reply proves it: what they hold of budgets may be given back with them."""
+    for item in items:
+        item.is_reserved = bool(item.call.accounts)

@@ -1,94 +1,30 @@
 """What a lane process holds: the items it works for, who waits for each, and the batches it recorded."""
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import structlog
 
+from runtime.engine.lane_items import (
+    Accepted,
+    Item,
+    Outgoing,
+    Waiter,
+    freed_charges,
+    leases_of,
+    mark_of,
+    outgoing,
+)
 from runtime.engine.lane_parts import LaneParts
 from runtime.errors import ServiceUnreachableError
-from runtime.model.call import ANY_AGE, Accepts, Answer, AnswerState, Call
+from runtime.model.budget import Charge
+from runtime.model.call import Answer, AnswerState, Call
 from runtime.model.lease import BatchRecord, Lease
 from runtime.model.receipt import Receipt
-from runtime.policy import freshness
 from runtime.policy.answering import answer_of
 
 log = structlog.get_logger()
-
-Outgoing = defaultdict[str, list[Answer]]
-
-
-def outgoing() -> Outgoing:
-    """Answers by inbox."""
-    return defaultdict(list)
-
-
-class Accepted:
-    """A post in a lane; `wait` returns when none of its calls is left here."""
-
-    def __init__(self, post_id: str, calls: int) -> None:
-        self.post_id = post_id
-        self.calls = calls
-        self._open = calls
-        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.settle(0)
-
-    @property
-    def is_done(self) -> bool:
-        return self._done.done()
-
-    async def wait(self) -> None:
-        await asyncio.shield(self._done)
-
-    def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back on the loop when all calls are answered or left to others."""
-        self._done.add_done_callback(lambda _done: callback())
-
-    def settle(self, calls: int = 1) -> None:
-        self._open -= calls
-        if self._open <= 0 and not self._done.done():
-            self._done.set_result(None)
-
-
-@dataclass(frozen=True, slots=True)
-class Waiter:
-    """Somebody who waits for an item: an inbox on behalf of a run, counted in a post (none after a takeover)."""
-
-    inbox: str
-    run_id: str
-    post: Accepted | None
-    accepts: Accepts = ANY_AGE
-
-    def takes(self, receipt: Receipt) -> bool:
-        """Whether the receipt answers this one."""
-        return freshness.answers(receipt, run_id=self.run_id, accepts=self.accepts)
-
-
-@dataclass(slots=True, eq=False)
-class Item:
-    """One key that this process works for; equal calls are one item."""
-
-    call: Call
-    fence: int = 0
-    shared_fence: int = 0  # of a forced call's shared key
-    refreshes: bool = False  # replaces a completed receipt that is too old for who waits
-    is_queued: bool = False  # in a bucket or beyond: no longer the admission's
-    waiters: list[Waiter] = field(default_factory=list)
-
-    @property
-    def lease(self) -> Lease:
-        return Lease(key=self.call.key, fence=self.fence)
-
-    @property
-    def leases(self) -> list[Lease]:
-        """What this session holds for it."""
-        held = [self.lease] if self.fence else []
-        if self.shared_fence and self.call.shared_key:
-            held.append(Lease(key=self.call.shared_key, fence=self.shared_fence))
-        return held
 
 
 class LaneBook:
@@ -103,6 +39,7 @@ class LaneBook:
         self.stopped_runs: dict[str, dict[str, Any]] = {}  # run -> error of every further call
         self.prevented = 0
         self._unreleased: list[Lease] = []
+        self._unfreed: list[Charge] = []
 
     def join(self, calls: Iterable[Call], post: Accepted) -> list[Item]:
         """Let every call wait for its item; returns the items that are new."""
@@ -162,6 +99,7 @@ class LaneBook:
                 if waiter.post is not None:
                     waiter.post.settle()
             item.waiters.clear()
+            self._unfreed += freed_charges([item])
 
     async def give_back(self, items: Sequence[Item]) -> None:
         """Release the leases of calls that were not sent, and ask their callers to post again."""
@@ -176,6 +114,20 @@ class LaneBook:
         leases = leases_of(items)
         for item in items:
             self.answer(item, Answer(key=item.call.key, state=state, until_ms=until_ms), out)
+        await self._end_unsent(items, leases, out)
+
+    async def answer_unsent(self, answers: Sequence[tuple[Item, Answer]]) -> None:
+        """Answer calls that are not made, each in its own way, and free their leases."""
+        out = outgoing()
+        items = [item for item, _ in answers]
+        leases = leases_of(items)
+        for item, answer in answers:
+            self.answer(item, answer, out)
+        await self._end_unsent(items, leases, out)
+
+    async def _end_unsent(self, items: Sequence[Item], leases: Sequence[Lease], out: Outgoing) -> None:
+        await self.unmark(items)
+        await self.free(items)
         await self.release(leases)
         await self.push(out)
 
@@ -187,8 +139,35 @@ class LaneBook:
             payload = {"tool": item.call.tool, **error}
             answer = Answer(key=item.call.key, state=AnswerState.FAILED, error=payload, run_id=run_id)
             self.answer(item, answer, out)
-        await self.release(leases)
-        await self.push(out)
+        await self._end_unsent(items, leases, out)
+
+    async def free(self, items: Iterable[Item]) -> None:
+        """Give back the budget of calls that certainly cost nothing; what can't be given now is by a sweep."""
+        self._unfreed += freed_charges(items)
+        await self.free_again()
+
+    async def free_again(self) -> None:
+        """Give back what an unreachable Postgres kept, and what calls left to others held."""
+        charges, self._unfreed = self._unfreed, []
+        if not charges or self._parts.budgets is None:
+            return
+        try:
+            await self._parts.budgets.free(charges)
+        except ServiceUnreachableError as error:
+            log.warning("budget not freed", action="lane.free", calls=len(charges), error=str(error))
+            self._unfreed = [*charges, *self._unfreed][-self._parts.limits.unfreed_charges :]
+
+    async def unmark(self, items: Iterable[Item]) -> None:
+        """Take back marks of calls that were certainly not sent. Best effort: a mark that stays is only cautious."""
+        marked = [item for item in items if item.is_marked]
+        if not marked:
+            return
+        for item in marked:
+            item.is_marked = False
+        try:
+            await self._parts.receipts.unmark(self._parts.session_id, [mark_of(item) for item in marked])
+        except ServiceUnreachableError as error:
+            log.warning("marks not taken back", action="lane.unmark", calls=len(marked), error=str(error))
 
     async def push(self, out: Outgoing) -> None:
         """Best effort: who isn't told finds the receipt by polling."""
@@ -270,9 +249,14 @@ class LaneBook:
             self.unreserve(item)
 
 
-def leases_of(items: Iterable[Item]) -> list[Lease]:
-    """Everything held for the items."""
-    return [lease for item in items for lease in item.leases]
-
-
-__all__ = ["Accepted", "Item", "LaneBook", "Outgoing", "Waiter", "answer_of", "leases_of", "outgoing"]
+__all__ = [
+    "Accepted",
+    "Item",
+    "LaneBook",
+    "Outgoing",
+    "Waiter",
+    "answer_of",
+    "leases_of",
+    "mark_of",
+    "outgoing",
+]

@@ -4,17 +4,33 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import structlog
 
-from runtime.engine.lane_parts import LaneParts
 from runtime.errors import PersistenceLostError, ServiceUnreachableError
+from runtime.model.budget import Charge
 from runtime.model.call import Usage
 from runtime.model.receipt import Receipt
+from runtime.policy.limits import Limits
+from runtime.ports import Clock, ReceiptStore
 
 log = structlog.get_logger()
 
 Stored = dict[str, Receipt]
+
+
+class CommitParts(Protocol):
+    """What a committer stands on."""
+
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def receipts(self) -> ReceiptStore: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def clock(self) -> Clock: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -23,6 +39,7 @@ class Outcomes:
 
     receipts: Sequence[Receipt]
     usage: Sequence[Usage]
+    charges: Sequence[Charge] = ()
     stored: "asyncio.Future[Stored]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -31,7 +48,7 @@ class Outcomes:
 class Committer:
     """One statement at a time. From the first that fails to the next that works the lane admits and sends nothing."""
 
-    def __init__(self, parts: LaneParts) -> None:
+    def __init__(self, parts: CommitParts) -> None:
         self._parts = parts
         self._waiting: deque[Outcomes] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -48,9 +65,11 @@ class Committer:
                 )
             await clock.sleep(limits.lane_retry_ms)
 
-    async def commit(self, receipts: Sequence[Receipt], usage: Sequence[Usage]) -> Stored:
+    async def commit(
+        self, receipts: Sequence[Receipt], usage: Sequence[Usage], charges: Sequence[Charge] = ()
+    ) -> Stored:
         """What is stored for every key now. Raises PersistenceLostError after `commit_retry_ms`."""
-        outcomes = Outcomes(receipts=receipts, usage=usage)
+        outcomes = Outcomes(receipts=receipts, usage=usage, charges=charges)
         self._waiting.append(outcomes)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -95,13 +114,18 @@ class Committer:
                 )
 
     async def store(
-        self, receipts: Sequence[Receipt], usage: Sequence[Usage], *, is_repeat: bool = False
+        self,
+        receipts: Sequence[Receipt],
+        usage: Sequence[Usage],
+        charges: Sequence[Charge] = (),
+        *,
+        is_repeat: bool = False,
     ) -> Stored:
-        """One try. A repeat reads back first; usage goes with the first statement that stores anything."""
+        """One try. A repeat reads back first; usage and charges go with the first statement that stores anything."""
         parts = self._parts
         stored = await self._read_back(receipts) if is_repeat else {}
         if not stored:
-            stored = await parts.receipts.commit(parts.session_id, receipts, usage)
+            stored = await parts.receipts.commit(parts.session_id, receipts, usage, charges)
         short = [receipt for receipt in receipts if receipt.key not in stored]
         if short:
             stored = stored | await parts.receipts.commit(parts.session_id, short, ())
@@ -115,11 +139,12 @@ class Committer:
     async def _persist(self, group: list[Outcomes]) -> Stored:
         receipts = [receipt for outcomes in group for receipt in outcomes.receipts]
         usage = [part for outcomes in group for part in outcomes.usage]
+        charges = [part for outcomes in group for part in outcomes.charges]
         started_ms = self._parts.clock.now_ms()
         is_repeat = False
         while True:
             try:
-                return await self.store(receipts, usage, is_repeat=is_repeat)
+                return await self.store(receipts, usage, charges, is_repeat=is_repeat)
             except ServiceUnreachableError as error:
                 self.is_open = False
                 is_repeat = True
@@ -137,8 +162,8 @@ class Committer:
         )
         if waited_ms >= parts.limits.commit_retry_ms:
             raise PersistenceLostError(
-                f"{receipts} outcomes could not be stored for {waited_ms / 1000:.0f} s; their leases and batch records "
-                "are kept, a sweep stores them when Postgres is back"
+                f"{receipts} outcomes could not be stored for {waited_ms / 1000:.0f} s; their leases and records "
+                "are kept, they are stored when Postgres is back"
             ) from error
         await parts.clock.sleep(parts.limits.lane_retry_ms)
 

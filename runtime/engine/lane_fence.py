@@ -1,11 +1,11 @@
 """Calls whose effect must not happen twice: a durable mark before they leave, and what a mark without outcome means."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 
-from runtime.engine.lane_book import Item, LaneBook, answer_of, leases_of, outgoing
-from runtime.engine.lane_flight import Flight
+from runtime.engine.lane_book import Item, LaneBook, answer_of, leases_of, mark_of, outgoing
 from runtime.engine.lane_parts import LaneParts
 from runtime.errors import ServiceUnreachableError, ToolOutcomeUnknownError
 from runtime.model.receipt import Receipt, ReceiptState
@@ -14,39 +14,33 @@ log = structlog.get_logger()
 
 
 class Fence:
-    """Marks `dispatched` before the seal; a mark whose process is gone is replayed only under an attested fence."""
+    """Marks `dispatched` before the ticket; a mark whose process is gone is replayed only under an attested fence."""
 
     def __init__(self, parts: LaneParts, book: LaneBook) -> None:
         self._parts = parts
         self._book = book
 
-    async def mark(self, flight: Flight) -> None:
-        """Store that these calls are about to be sent. What others have settled meanwhile leaves the flight."""
+    async def mark(self, items: Sequence[Item]) -> list[Item]:
+        """Store that these calls are about to be sent. Returns those that others have settled meanwhile."""
+        fresh = [item for item in items if not item.is_marked]
+        if not fresh:
+            return []
         parts = self._parts
-        marks = [_receipt(item, ReceiptState.DISPATCHED) for item in flight.items if not item.refreshes]
-        started_ms = parts.clock.now_ms()
+        marks = [mark_of(item) for item in fresh]
         stored = await parts.until_reachable(
             "lane.mark", lambda: parts.receipts.commit(parts.session_id, marks, ()), parts.limits.lane_wait_ms
         )
-        ours = [
-            item for item in flight.items if item.refreshes or _is_mark_of(stored.get(item.call.key), item)
-        ]
-        await self._leave([item for item in flight.items if item not in ours], stored)
-        flight.items = ours
-        if ours and parts.clock.now_ms() - started_ms >= parts.limits.lane_retry_ms:
-            # The ticket's moment has passed while the store was away.
-            flight.slot.free()
-            await flight.slot.take(len(ours))
+        for item, mark in zip(fresh, marks, strict=True):
+            item.is_marked = _is_mark_of(stored.get(mark.key), item)
+        gone = [item for item in fresh if not item.is_marked]
+        await self._leave(gone, stored)
+        return gone
 
-    async def unmark(self, items: Sequence[Item]) -> None:
-        """Take back marks of calls that were certainly not sent. Best effort: a mark that stays is only cautious."""
-        marks = [_receipt(item, ReceiptState.DISPATCHED) for item in items]
-        if not marks:
-            return
-        try:
-            await self._parts.receipts.unmark(self._parts.session_id, marks)
-        except ServiceUnreachableError as error:
-            log.warning("marks not taken back", action="lane.unmark", calls=len(marks), error=str(error))
+    async def settled(self, items: Sequence[Item]) -> None:
+        """What became of these refreshes is known: their marks beside the kept results go."""
+        for item in items:
+            item.is_marked = item.mark_key is not None
+        await self._book.unmark(items)
 
     async def is_attested(self, within_ms: float) -> bool:
         """Whether the API promises that a repeat is harmless; raises ServiceUnreachableError if it stays silent."""
@@ -63,7 +57,9 @@ class Fence:
 
     async def sendable(self, items: list[Item], stored: Mapping[str, Receipt]) -> list[Item]:
         """Items that may be sent; one that was perhaps sent by a process that is gone may end unknown instead."""
-        doubtful = [item for item in items if _is_mark(stored.get(item.call.key))]
+        refreshes = [item.mark_key for item in items if item.mark_key]
+        marks = dict(stored) | (await self._read(refreshes) if refreshes else {})
+        doubtful = [item for item in items if _is_mark(marks.get(item.mark_key or item.call.key))]
         if not doubtful:
             return items
         if await self.is_attested(self._parts.limits.lane_wait_ms):
@@ -72,9 +68,15 @@ class Fence:
         await self._end_unknown(doubtful)
         return [item for item in items if item not in doubtful]
 
+    async def _read(self, keys: Sequence[str]) -> dict[str, Receipt]:
+        parts = self._parts
+        return await parts.until_reachable(
+            "lane.read", lambda: parts.receipts.read(keys), parts.limits.lane_wait_ms
+        )
+
     async def _end_unknown(self, items: Sequence[Item]) -> None:
         parts = self._parts
-        receipts = [_receipt(item, ReceiptState.UNKNOWN, error=_lost(item.call.tool)) for item in items]
+        receipts = [_unknown(item) for item in items]
         stored = await parts.until_reachable(
             "lane.fence",
             lambda: parts.receipts.commit(parts.session_id, receipts, ()),
@@ -82,8 +84,10 @@ class Fence:
         )
         out = outgoing()
         leases = leases_of(items)
-        for item in items:
-            self._book.answer(item, answer_of(stored[item.call.key], cached=False), out)
+        for item, unknown in zip(items, receipts, strict=True):
+            # A refresh leaves the older result where it is; who asked for a younger one isn't served by it.
+            known = unknown if item.mark_key else stored[item.call.key]
+            self._book.answer(item, answer_of(known, cached=False), out)
         await self._book.release(leases)
         await self._book.push(out)
 
@@ -117,15 +121,8 @@ def _lost(tool: str) -> dict[str, object]:
     ).to_payload()
 
 
-def _receipt(item: Item, state: ReceiptState, error: dict[str, object] | None = None) -> Receipt:
-    call = item.call
-    return Receipt(
-        key=call.key,
-        org_id=call.org_id,
-        tool=call.tool,
-        run_id=call.run_id,
-        state=state,
-        fence=item.fence,
-        error=error,
-        terminal=state is ReceiptState.UNKNOWN,
+def _unknown(item: Item) -> Receipt:
+    marked = mark_of(item)
+    return replace(
+        marked, key=item.call.key, state=ReceiptState.UNKNOWN, error=_lost(marked.tool), terminal=True
     )

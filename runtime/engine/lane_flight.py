@@ -16,6 +16,7 @@ from runtime.model.call import Call
 from runtime.model.lease import BatchRecord
 from runtime.model.outcome import ItemOutcome
 from runtime.model.rate_scope import RateScope
+from runtime.policy.identity import FIXTURE
 from runtime.ports import Ticket
 
 T = TypeVar("T")
@@ -68,6 +69,13 @@ class Slot:
         """How far apart requests of so many items go at the scope's rate."""
         return self.ticket.spacing_ms(items) if self.ticket else 0.0
 
+    async def later(self, items: int, due_ms: float) -> float:
+        """How long (ms) calls of a ticket that is `due_ms` away should stay away."""
+        ticket = self.ticket
+        if ticket is None:
+            return due_ms
+        return await self._reaching(lambda: ticket.later(items, due_ms))
+
     async def confirmed(self, items: int) -> float:
         """0 when all of `items` may be sent now, else how long to wait in the ticket's place."""
         _granted, wait_ms = await self._confirm(items, whole=True)
@@ -116,7 +124,7 @@ class Slot:
             log.warning("pacer not told", action="lane.ticket", lane=self.lane, error=str(error))
 
 
-def rate_scope(lane: str, org_id: str, spec: BatchSpec) -> RateScope:
+def rate_scope(lane: str, org_id: str, spec: BatchSpec, mode: str | None = None) -> RateScope:
     """Whose limits a batch of this spec falls under."""
     metadata = spec.metadata
     return RateScope(
@@ -125,6 +133,7 @@ def rate_scope(lane: str, org_id: str, spec: BatchSpec) -> RateScope:
         provider=metadata.provider,
         max_batch_size=spec.strategy.max_batch_size,
         rules=metadata.pacing,
+        is_fixture=mode == FIXTURE,
     )
 
 
@@ -140,6 +149,7 @@ class Flight:
     outcomes: Sequence[ItemOutcome] = field(default_factory=tuple)
     credits: float | None = None
     sends: int = 0
+    sent_ms: float | None = None  # when it left last
 
     @property
     def batch_id(self) -> str | None:

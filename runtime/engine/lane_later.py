@@ -8,8 +8,7 @@ import structlog
 from runtime.engine.lane_book import Item, LaneBook
 from runtime.engine.lane_flight import Slot
 from runtime.engine.lane_parts import LaneParts
-from runtime.model.rate_scope import RateScope
-from runtime.policy.pacing import later_ms
+from runtime.errors import ServiceUnreachableError
 
 log = structlog.get_logger()
 
@@ -22,28 +21,19 @@ class FarAway:
 
 
 class LaterCalls:
-    """Puts calls off; remembers per rate scope when the last one comes back."""
+    """Puts calls off, each post of them to a later moment; the fleet's pacer knows the last one."""
 
     def __init__(self, parts: LaneParts, book: LaneBook) -> None:
         self._parts = parts
         self._book = book
-        self._last_ms: dict[RateScope, float] = {}
 
     async def put_off(self, slot: Slot, items: Sequence[Item], due_ms: float) -> None:
         """Give ticket and leases back, and tell the callers when to ask again."""
-        now_ms, scope = self._parts.clock.now_ms(), slot.scope
-        until_ms = later_ms(
-            due_ms=due_ms,
-            now_ms=now_ms,
-            last_ms=self._last_ms.get(scope),
-            spacing_ms=slot.spacing_ms(len(items)),
-            limits=self._parts.limits,
-        )
+        scope = slot.scope
+        until_ms = await self._until_ms(slot, len(items), due_ms) if items else 0.0
         slot.free()
         if not items:
             return
-        self._last_ms = {of: last_ms for of, last_ms in self._last_ms.items() if last_ms > now_ms}
-        self._last_ms[scope] = now_ms + until_ms
         log.info(
             "calls put off",
             action="lane.put_off",
@@ -54,3 +44,11 @@ class LaterCalls:
             until_ms=round(until_ms),
         )
         await self._book.put_off(items, until_ms)
+
+    async def _until_ms(self, slot: Slot, items: int, due_ms: float) -> float:
+        limits = self._parts.limits
+        try:
+            return await slot.later(items, due_ms)
+        except ServiceUnreachableError as error:
+            log.warning("pacer not asked", action="lane.put_off", lane=slot.lane, error=str(error))
+            return min(max(0.0, due_ms - limits.hold_ms / 2), limits.later_max_ms)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from runtime.engine.lane_book import Item
 from runtime.engine.lane_flight import Flight
 from runtime.errors import ToolOutcomeUnknownError
+from runtime.model import json_value, tool_output
 from runtime.model.call import Usage
 from runtime.model.failure import Failure
 from runtime.model.outcome import ItemCompleted, ItemFailed, ItemOutcome
@@ -37,13 +38,13 @@ def receipts_of(flight: Flight, limits: Limits) -> list[Receipt]:
 
 def usage_of(flight: Flight, outcomes: Sequence[ItemOutcome]) -> list[Usage]:
     """Items and credits per run and tool; the batch itself counts for its first member."""
-    paid_each = _credits(flight, outcomes)
+    paid = paid_each(flight, outcomes)
     items: dict[tuple[str, str], int] = {}
     spent: dict[tuple[str, str], float] = {}
-    for item, paid in zip(flight.items, paid_each, strict=True):
+    for item, cost in zip(flight.items, paid, strict=True):
         owner = (item.call.run_id, item.call.tool)
         items[owner] = items.get(owner, 0) + 1
-        spent[owner] = spent.get(owner, 0.0) + paid
+        spent[owner] = spent.get(owner, 0.0) + cost
     first = next(iter(items))
     return [
         Usage(
@@ -58,7 +59,7 @@ def usage_of(flight: Flight, outcomes: Sequence[ItemOutcome]) -> list[Usage]:
     ]
 
 
-def _credits(flight: Flight, outcomes: Sequence[ItemOutcome]) -> list[float]:
+def paid_each(flight: Flight, outcomes: Sequence[ItemOutcome]) -> list[float]:
     """What each item cost: as the item says, else its share of the reply's, else as declared."""
     completed = [isinstance(outcome, ItemCompleted) for outcome in outcomes]
     declared = flight.spec.metadata.credits_per_item
@@ -76,7 +77,7 @@ def _receipt(item: Item, outcome: ItemOutcome, limits: Limits, *, is_fenced: boo
     call = item.call
     output, error, terminal = None, None, False
     if isinstance(outcome, ItemCompleted) and len(outcome.output_json) > limits.receipt_output_bytes:
-        outcome = _too_large(len(outcome.output_json), limits)
+        outcome = _too_large(outcome.output_json, limits)
     if isinstance(outcome, ItemCompleted):
         state, output = ReceiptState.COMPLETED, outcome.output_json
     elif isinstance(outcome, ItemFailed):
@@ -97,11 +98,13 @@ def _receipt(item: Item, outcome: ItemOutcome, limits: Limits, *, is_fenced: boo
     )
 
 
-def _too_large(size: int, limits: Limits) -> ItemFailed:
+def _too_large(output: bytes, limits: Limits) -> ItemFailed:
+    size = len(output)
+    path, most = json_value.heaviest(json_value.loads(tool_output.data_text(output)), "$")
     return ItemFailed(
         code="output_too_large",
-        message=f"output at $ is {size} bytes of JSON, more than the {limits.receipt_output_bytes} that are kept;"
-        " it was paid, and it is final",
+        message=f"output at $ is {size} bytes of JSON, more than the {limits.receipt_output_bytes} that are kept"
+        f" ({most} of them at {path[:200]}); it was paid, and it is final",
         charged=True,
     )
 

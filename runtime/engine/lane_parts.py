@@ -9,8 +9,10 @@ import structlog
 from runtime.errors import ServiceUnreachableError
 from runtime.policy.limits import Limits
 from runtime.ports import (
+    BudgetStore,
     Clock,
     EndedRuns,
+    EventSink,
     Fault,
     Inbox,
     LeaseStore,
@@ -18,6 +20,7 @@ from runtime.ports import (
     ReceiptStore,
     Requests,
     ToolCatalog,
+    no_events,
 )
 
 T = TypeVar("T")
@@ -38,6 +41,8 @@ class LaneParts:
     clock: Clock
     origin: str = ""  # of the execution API
     runs: EndedRuns | None = None
+    budgets: BudgetStore | None = None
+    events: EventSink = no_events
 
     async def until_reachable(self, action: str, work: Callable[[], Awaitable[T]], bound_ms: float) -> T:
         """Do `work` again while its store can't be reached, for `bound_ms`; then raise what it raised."""

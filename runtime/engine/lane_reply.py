@@ -5,7 +5,10 @@ from dataclasses import replace
 import structlog
 
 from runtime.engine.lane_book import LaneBook, answer_of, leases_of, outgoing
+from runtime.engine.lane_charges import charges_of
 from runtime.engine.lane_commit import Committer
+from runtime.engine.lane_events import LaneEvents
+from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_flight import Flight, Stage
 from runtime.engine.lane_outcomes import receipts_of, usage_of
 from runtime.engine.lane_parts import LaneParts
@@ -19,10 +22,12 @@ log = structlog.get_logger()
 class Reply:
     """Settles batches whose outcomes are known."""
 
-    def __init__(self, parts: LaneParts, book: LaneBook, committer: Committer) -> None:
+    def __init__(self, parts: LaneParts, book: LaneBook, committer: Committer, fence: Fence) -> None:
         self._parts = parts
+        self._fence = fence
         self._book = book
         self._committer = committer
+        self.events = LaneEvents(parts.events, parts.limits)
         self.uncommitted: list[tuple[Flight, list[Receipt]]] = []
         self.batches = 0
         self.calls = 0
@@ -30,11 +35,23 @@ class Reply:
 
     async def settle(self, flight: Flight) -> None:
         receipts, shared = self._receipts(flight)
-        stored = await self._committer.commit([*receipts, *shared], usage_of(flight, flight.outcomes))
+        stored = await self._committer.commit(
+            [*receipts, *shared], usage_of(flight, flight.outcomes), charges_of(flight)
+        )
         flight.stage = Stage.COMMITTED
         await self._parts.fault("lane.after_commit")
+        now_ms = self._parts.clock.now_ms()
+        self.events.settled(flight, receipts, now_ms - (now_ms if flight.sent_ms is None else flight.sent_ms))
         flight.slot.free()
         self._count(flight)
+        if flight.spec.is_fenced:
+            await self._fence.settled(
+                [
+                    item
+                    for item, receipt in zip(flight.items, receipts, strict=True)
+                    if item.mark_key and receipt.state is not ReceiptState.UNKNOWN
+                ]
+            )
         out = outgoing()
         leases = leases_of(flight.items)
         for item, receipt in zip(flight.items, receipts, strict=True):
@@ -88,7 +105,9 @@ class Reply:
         kept, self.uncommitted = self.uncommitted, []
         for flight, receipts in kept:
             try:
-                await self._committer.store(receipts, usage_of(flight, flight.outcomes), is_repeat=True)
+                await self._committer.store(
+                    receipts, usage_of(flight, flight.outcomes), charges_of(flight), is_repeat=True
+                )
             except ServiceUnreachableError as error:
                 log.warning(
                     "outcomes still not stored", action="lane.latch", calls=len(receipts), error=str(error)

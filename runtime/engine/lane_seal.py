@@ -25,7 +25,7 @@ class Seal:
     async def seal(self, flight: Flight) -> bool:
         """Record the batch if its leases hold; members whose lease is lost are left to others."""
         if flight.spec.is_fenced and not flight.is_verbatim and not self.is_stopped:
-            await self._fence.mark(flight)
+            await self._mark(flight)
         while flight.items and not self.is_stopped:
             record = flight.record or flight.spec.record(
                 uuid.uuid4().hex, self._parts.session_id, flight.lane, flight.items
@@ -42,11 +42,22 @@ class Seal:
             lost = [item for item, held in zip(flight.items, holds, strict=True) if not held]
             log.warning("leases lost before sending", action="lane.seal", lane=flight.lane, calls=len(lost))
             self._book.leave(lost)
+            await self._book.unmark(lost)
             flight.items = [item for item, held in zip(flight.items, holds, strict=True) if held]
             flight.record = None
         if flight.items:
             await self._book.give_back(flight.items)
         return False
+
+    async def _mark(self, flight: Flight) -> None:
+        """Members that their ticket did not see coming; a moment that passed meanwhile is asked for anew."""
+        clock = self._parts.clock
+        started_ms = clock.now_ms()
+        gone = await self._fence.mark(flight.items)
+        flight.items = [item for item in flight.items if item not in gone]
+        if flight.items and clock.now_ms() - started_ms >= self._parts.limits.lane_retry_ms:
+            flight.slot.free()
+            await flight.slot.take(len(flight.items))
 
     async def still_holds(self, flight: Flight) -> bool:
         """Whether a sealed batch may be sent again; if not it is abandoned."""

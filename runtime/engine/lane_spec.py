@@ -9,6 +9,7 @@ from runtime.model import json_value
 from runtime.model.call import Call
 from runtime.model.lease import BatchRecord
 from runtime.model.physical_request import PhysicalRequest
+from runtime.model.query_page import QueryPage
 from runtime.model.tool import ToolMetadata
 from runtime.policy.batching import BatchStrategy, strategy_for
 from runtime.policy.coalescing import BucketKey
@@ -44,7 +45,7 @@ class BatchSpec:
             operation=self.strategy.operation,
             strategy=self.strategy.name,
             strategy_revision=self.strategy.revision,
-            bucket=self.strategy.bucket(call.input),
+            bucket=self.strategy.bucket(call.input) if call.page is None else f"page:{call.key}",
             tool=self.metadata.tool,
         )
 
@@ -64,13 +65,15 @@ class BatchSpec:
             ),
             item_idempotency_keys=item_keys,
             run_ids=tuple(dict.fromkeys(call.run_id for call in calls)),
-            receipt_key=first.key if len(calls) == 1 else None,
+            receipt_key=first.idempotency_key if len(calls) == 1 else None,
             integration_mode=first.integration_mode,
             timeout_ms=max(call.timeout_ms or self.timeout_ms for call in calls),
             attempt=attempt,
             tool=self.metadata.tool,
             auth_scope=first.auth_scope,
             is_fenced=self.is_fenced,
+            page=first.page,
+            node=first.node,
         )
 
     def record(self, batch_id: str, session_id: str, lane: str, items: Sequence[Item]) -> BatchRecord:
@@ -130,8 +133,12 @@ def _member(item: Item) -> dict[str, Any]:
         ],
         "shared_key": call.shared_key if item.shared_fence else None,
         "refreshes": item.refreshes,
+        "mark_key": item.mark_key,
         "auth_scope": call.auth_scope,
         "timeout_ms": call.timeout_ms,
+        "accounts": list(call.accounts),
+        "page": None if call.page is None else call.page.to_json(),
+        "node": list(call.node),
     }
 
 
@@ -150,4 +157,7 @@ def call_of(member: dict[str, Any]) -> Call:
         shared_key=member.get("shared_key"),
         auth_scope=member.get("auth_scope"),
         timeout_ms=member.get("timeout_ms"),
+        accounts=tuple(member.get("accounts") or ()),
+        page=QueryPage.of(member.get("page")),
+        node=tuple(member.get("node") or ()),
     )

@@ -146,6 +146,7 @@ class Takeover:
             item = self._book.items[call.key] = Item(call=call)
         item.call, item.fence, item.is_queued = call, fence, True
         item.shared_fence, item.refreshes = shared_fence or 0, bool(member.get("refreshes"))
+        item.mark_key = member.get("mark_key")
         self._book.reserve(item)
         known = {waiter.inbox for waiter in item.waiters}
         recorded = [
@@ -174,7 +175,9 @@ class Takeover:
     async def _flight(self, items: list[Item], record: BatchRecord, stored: dict[str, Receipt]) -> Flight:
         spec, why = await self._spec(record)
         known = spec or _no_spec(record, stored, self._parts.limits)
-        slot = Slot(self._parts, rate_scope(record.lane, items[0].call.org_id, known))
+        slot = Slot(
+            self._parts, rate_scope(record.lane, items[0].call.org_id, known, items[0].call.integration_mode)
+        )
         flight = Flight(
             slot=slot,
             lane=record.lane,

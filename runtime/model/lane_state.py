@@ -26,6 +26,7 @@ class LaneState:
     lane: str
     org_id: str
     provider: str
+    is_fixture: bool = False
     rules: str  # as declared, readable
     rate_per_s: float | None  # requests a second now; None: no rule
     full_rate_per_s: float | None

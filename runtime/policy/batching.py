@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from runtime.errors import JsonValueError, PlayDefinitionError
 from runtime.model import json_value
 from runtime.model.canonical_json import digest
+from runtime.model.failure import QUOTA_CODES, FailureClass
 from runtime.model.outcome import ItemCompleted, ItemFailed, ItemOutcome, ItemUnknown, Split, all_unknown
 from runtime.model.tool import BatchRule, ToolMetadata
 
@@ -191,11 +192,15 @@ def _bucket(rule: BatchRule, input: Any) -> str:
 
 
 def _reply_items(reply: Any, rule: BatchRule) -> list[Any] | None:
-    items = reply.get(rule.reply_items_field) if isinstance(reply, dict) else None
+    items = (
+        reply.get(rule.reply_items_field) if type(reply) is dict else None
+    )  # a Repeated can't be attributed
     return items if isinstance(items, list) else None
 
 
 def _item_outcome(item: Any, operation: str, key: str) -> ItemOutcome:
+    if isinstance(item, json_value.Repeated):
+        return _completed(item, None)
     if not isinstance(item, dict) or ("result" not in item and "error" not in item):
         return ItemUnknown(reason=f"reply of {operation} gives item {key} neither a result nor an error")
     error = item.get("error")
@@ -206,13 +211,29 @@ def _item_outcome(item: Any, operation: str, key: str) -> ItemOutcome:
 
 def _item_error(error: Any, operation: str) -> ItemFailed:
     fields = error if isinstance(error, dict) else {"message": str(error)}
+    code = _text(fields.get("code"), "item_failed")
+    if code.lower() in QUOTA_CODES:
+        return _exhausted(fields, operation)
     retryable = fields.get("retryable") is True
     return ItemFailed(
-        code=_text(fields.get("code"), "item_failed"),
+        code=code,
         message=_text(fields.get("message"), f"{operation} refused this item without saying why"),
         retryable=retryable,
         terminal=not retryable,
         charged=False if _credits(fields.get("credits")) == 0 else None,
+    )
+
+
+def _exhausted(fields: dict[str, Any], operation: str) -> ItemFailed:
+    """The provider's quota, told for one item: nothing that another run should not ask again."""
+    retry_at = fields.get("retry_at", fields.get("retryAt"))
+    return ItemFailed(
+        code=FailureClass.PROVIDER_EXHAUSTED,
+        message=_text(fields.get("message"), f"the provider's quota for {operation} is used up"),
+        retryable=True,
+        terminal=False,
+        charged=False,
+        details={"retry_at": retry_at} if isinstance(retry_at, str) else {},
     )
 
 

@@ -118,6 +118,19 @@ class Coalescer(Generic[T]):
         self._forget_if_idle(key, bucket)
         return taken
 
+    def next_calls(self, key: BucketKey) -> list[T]:
+        """What the bucket's tickets would take now, in that order; nothing is taken."""
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            return []
+        most = max(1, bucket.tickets) * bucket.max_batch_size
+        turns = [deque(queue) for queue in bucket.runs.values()]
+        found: list[T] = []
+        while turns and len(found) < most:
+            found += [queue.popleft() for queue in turns]
+            turns = [queue for queue in turns if queue]
+        return found[:most]
+
     def take_newest(self, key: BucketKey, most: int) -> list[T]:
         """Use a ticket for those whose turn is last: the newest of the run with the most calls."""
         bucket = self._buckets.get(key)

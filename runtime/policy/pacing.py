@@ -7,6 +7,7 @@ bounds what was really sent in two sliding windows: the rule's own, and a tenth 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from runtime.model.tool import Counts, PacingRule
 from runtime.policy.limits import Limits
@@ -28,6 +29,7 @@ class Meter:
     part_us: int
     part_limit: float
     counts_items: bool
+    described: str = ""
 
     @property
     def capacity(self) -> float:
@@ -84,7 +86,13 @@ def _meter(rule: PacingRule, max_batch_size: int, limits: Limits) -> Meter:
         part_us=window_us // PARTS,
         part_limit=max(float(unit), limit / PARTS) + max(unit, limits.pacing_wire_slack) + burst,
         counts_items=is_items,
+        described=f"{rule.limit:g} {rule.counts.value}/{_span(rule.per_ms)}",
     )
+
+
+def _span(per_ms: float) -> str:
+    named = {1_000.0: "s", 60_000.0: "min", 3_600_000.0: "h", 86_400_000.0: "day"}
+    return named.get(per_ms, f"{per_ms / 1000:g} s")
 
 
 def _even_batch(limit: float, max_batch_size: int) -> int:
@@ -111,6 +119,23 @@ def parallelism(
         return max(groups, limits.scalar_groups_per_lane) if is_scalar else groups
     busy = math.ceil(rate * latency_ms / 1000 * limits.parallelism_share)
     return max(limits.groups_per_lane, min(busy, limits.groups_per_lane_max))
+
+
+class GateMove(Enum):
+    """What becomes of reading a lane's queue."""
+
+    STAY = auto()
+    PAUSE = auto()
+    READ = auto()
+
+
+def gate_move(*, held: int, is_paused: bool, limits: Limits) -> GateMove:
+    """By the calls of the lane that a process holds."""
+    if not is_paused and held >= limits.lane_high_water:
+        return GateMove.PAUSE
+    if is_paused and held <= limits.lane_low_water:
+        return GateMove.READ
+    return GateMove.STAY
 
 
 def smoothed_ms(before_ms: float | None, seen_ms: float, weight: float = 0.2) -> float:

@@ -17,6 +17,10 @@ class Ticket(Protocol):
         """How far apart requests of so many items go at the scope's rate; 0 if it has no rule."""
         ...
 
+    async def later(self, items: int, due_ms: float) -> float:
+        """For how long calls that are `due_ms` away should stay away (ms): each asker later than the one before."""
+        ...
+
     async def confirm(self, most: int, *, whole: bool = False) -> tuple[int, float]:
         """When due: (items that may be sent now, 0), or (0, ms to wait): the ticket keeps its place.
 

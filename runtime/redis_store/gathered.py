@@ -1,35 +1,37 @@
-"""What many tickets of one turn of the loop ask of one script goes in one message."""
+"""What many ask of one script within one turn of the loop goes in one message."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
-from runtime.redis_store.pacer_scripts import Pace
-
+K = TypeVar("K", bound=Hashable)
 A = TypeVar("A")
 R = TypeVar("R")
 
 
-class Gathered(Generic[A, R]):
-    """`run` answers a list, aligned. An asker that is cancelled leaves its ask behind, answered to nobody."""
+class Gathered(Generic[K, A, R]):
+    """What is asked about one key goes together, `most` at a time; `run` answers a list, aligned.
 
-    def __init__(self, run: Callable[[Pace, Sequence[A]], Awaitable[Sequence[R]]], most: int) -> None:
+    An asker that is cancelled leaves its ask behind, answered to nobody.
+    """
+
+    def __init__(self, run: Callable[[K, Sequence[A]], Awaitable[Sequence[R]]], most: int) -> None:
         self._run = run
         self._most = most
-        self._pending: dict[Pace, list[tuple[A, asyncio.Future[R]]]] = {}
+        self._pending: dict[K, list[tuple[A, asyncio.Future[R]]]] = {}
         self._tasks: set[asyncio.Task[Sequence[R]]] = set()
 
-    def ask(self, pace: Pace, what: A) -> "asyncio.Future[R]":
+    def ask(self, key: K, what: A) -> "asyncio.Future[R]":
         """Done when the script has answered; raises what the script raised."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[R] = loop.create_future()
         answer.add_done_callback(_seen)
-        pending = self._pending.setdefault(pace, [])
+        pending = self._pending.setdefault(key, [])
         pending.append((what, answer))
         if len(pending) == 1:
-            loop.call_soon(self._send, pace)
+            loop.call_soon(self._send, key)
         elif len(pending) >= self._most:
-            self._send(pace)
+            self._send(key)
         return answer
 
     async def idle(self) -> None:
@@ -38,15 +40,15 @@ class Gathered(Generic[A, R]):
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await asyncio.sleep(0)
 
-    def _send(self, pace: Pace) -> None:
-        pending = self._pending.pop(pace, [])
+    def _send(self, key: K) -> None:
+        pending = self._pending.pop(key, [])
         if pending:
-            task = asyncio.get_running_loop().create_task(self._run_all(pace, [what for what, _ in pending]))
+            task = asyncio.get_running_loop().create_task(self._run_all(key, [what for what, _ in pending]))
             self._tasks.add(task)
             task.add_done_callback(lambda done: self._answer(done, [answer for _, answer in pending]))
 
-    async def _run_all(self, pace: Pace, asked: list[A]) -> Sequence[R]:
-        return await self._run(pace, asked)
+    async def _run_all(self, key: K, asked: list[A]) -> Sequence[R]:
+        return await self._run(key, asked)
 
     def _answer(self, done: "asyncio.Task[Sequence[R]]", waiting: "list[asyncio.Future[R]]") -> None:
         self._tasks.discard(done)

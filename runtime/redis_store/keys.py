@@ -9,12 +9,15 @@
 | leases:epoch        | string | ms of its creation and a random part              | lease_ttl_s, renewed         |
 | leases:grace        | string | present: no claim is granted (data was lost)      | session_ttl_s                |
 | dispatch:epoch      | string | random; tells published messages from lost ones   | lease_ttl_s, renewed         |
+| events:{run}        | stream | what happens in a run (runtime/model/events)      | events_keep_s after the last |
 | inbox:{session}     | list   | answer messages (runtime/model/answer_message)    | inbox_ttl_s after a push     |
 | pace:{scope}        | hash   | a rate scope: rates, totals of what was sent      | pacing_keep_s and 2 windows  |
 | pace:{scope}:window:{meter}, pace:{scope}:part:{meter} | list | what was sent in a window | the same     |
 | pace:{scope}:line   | hash   | its tickets                                       | the same                     |
 | pace:{scope}:slots  | hash   | its leased concurrency slots: since, session      | the same                     |
 | pace:lost           | string | when data was lost last, in us                    | a day                        |
+| lane:{scope}        | hash   | a scope's name, what it sent, what sessions have in line | a day |
+| lanes               | zset   | names of those hashes by time in s                | a day, renewed               |
 
 A rate scope's name is a digest of organisation and provider. Scripts build lease keys from receipt keys (hex, so
 lists of them are joined by commas), and session and batch keys from stored values: no Redis Cluster.
@@ -27,6 +30,8 @@ GRACE = "leases:grace"
 BATCHES = "batches"
 DISPATCH_EPOCH = "dispatch:epoch"
 PACE_LOST = "pace:lost"
+LANES = "lanes"
+LANES_KEEP_S = 86_400
 
 
 def session(session_id: str) -> str:
@@ -41,7 +46,17 @@ def inbox(session_id: str) -> str:
     return f"inbox:{session_id}"
 
 
+def events(run_id: str) -> str:
+    return f"events:{run_id}"
+
+
 def pace(org_id: str, provider: str) -> tuple[str, str, str]:
     """State, line and slots of a rate scope."""
     name = hashlib.sha256(f"{len(org_id)}:{org_id}{provider}".encode()).hexdigest()[:32]
     return f"pace:{name}", f"pace:{name}:line", f"pace:{name}:slots"
+
+
+def lane(name: str, org_id: str, provider: str) -> str:
+    """What a lane's share of one organisation and provider has sent."""
+    parts = "".join(f"{len(part)}:{part}" for part in (name, org_id, provider))
+    return f"lane:{hashlib.sha256(parts.encode()).hexdigest()[:32]}"

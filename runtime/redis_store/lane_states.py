@@ -21,7 +21,12 @@ async def lane_states(redis: Redis, limits: Limits = DEFAULT_LIMITS) -> list[Lan
     scripts = PacerScripts(redis, limits)
     found: list[LaneState] = []
     for known in await _known(redis):
-        scope = RateScope(lane=known["lane"], org_id=known["org"], provider=known["provider"])
+        scope = RateScope(
+            lane=known["lane"],
+            org_id=known["org"],
+            provider=known["provider"],
+            is_fixture=bool(known.get("fixture")),
+        )
         paced = await scripts.snapshot(Pace(scope=scope, meters=()))
         alive = await _alive(redis, known)
         found.append(_state(known, paced, alive))
@@ -58,6 +63,7 @@ def _state(known: Known, paced: PaceSnapshot, alive: set[str]) -> LaneState:
         lane=known["lane"],
         org_id=known["org"],
         provider=known["provider"],
+        is_fixture=bool(known.get("fixture")),
         rules=known.get("rules", ""),
         rate_per_s=0.0 if is_closed else None if full is None else full * paced.factor,
         full_rate_per_s=full,

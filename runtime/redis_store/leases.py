@@ -10,6 +10,7 @@ from runtime.model import batch_record
 from runtime.model.lease import BatchRecord, Claim, ClaimVerdict, Lease, OrphanBatch
 from runtime.policy.limits import Limits
 from runtime.redis_store import keys
+from runtime.redis_store.gathered import Gathered
 from runtime.redis_store.scripts import Script, reaching_redis
 
 _HEARTBEAT = Script("heartbeat")
@@ -30,6 +31,10 @@ class RedisLeases:
         self._limits = limits
         self.now_us = now_us
         self._epoch: str | None = None
+        self._sealing: Gathered[str, BatchRecord, list[bool]] = Gathered(self._seal_all, limits.lease_asks)
+        self._releasing: Gathered[str, tuple[Sequence[Lease], str | None], None] = Gathered(
+            self._release_all, limits.lease_asks
+        )
 
     async def register(self, session_id: str, *, first: bool = False) -> str:
         """Announce the session; returns the epoch. `first`: no other session can have data to lose."""
@@ -65,34 +70,11 @@ class RedisLeases:
 
     async def seal(self, batch: BatchRecord) -> list[bool]:
         """Mark the members' leases dispatched and record the batch, if all of them hold; says which hold."""
-        listed, fences = _listed(batch)
-        held = await _SEAL.run(
-            self._redis,
-            [keys.session(batch.session_id), keys.batch(batch.batch_id), keys.BATCHES],
-            [
-                self._now(),
-                self._lease_ttl_s,
-                self._session_ttl_ms,
-                self._record_ttl_s,
-                batch.session_id,
-                batch.batch_id,
-                batch_record.to_text(batch),
-                listed,
-                fences,
-            ],
-        )
-        return [flag == 49 for flag in held]  # 49 = "1"
+        return await self._sealing.ask(batch.session_id, batch)
 
     async def release(self, session_id: str, leases: Sequence[Lease], batch_id: str | None = None) -> None:
         """Free leases still ours and drop the batch record."""
-        chunks = list(_chunks(leases, self._limits.receipt_chunk)) or [()]
-        for position, chunk in enumerate(chunks):
-            drop = batch_id if batch_id and position == len(chunks) - 1 else ""
-            await _RELEASE.run(
-                self._redis,
-                [keys.batch(drop), keys.BATCHES],
-                [session_id, drop, *_listed_leases(chunk)],
-            )
+        await self._releasing.ask(session_id, (leases, batch_id))
 
     async def adopt(self, session_id: str, batch_id: str) -> BatchRecord | None:
         """Take over a dead session's batch; a member whose lease is another's comes with fence 0."""
@@ -131,6 +113,35 @@ class RedisLeases:
             flags = await _ALIVE.run(self._redis, [], [",".join(chunk)])
             alive.update(key for key, flag in zip(chunk, flags, strict=True) if flag == 49)
         return alive
+
+    async def _seal_all(self, session_id: str, batches: Sequence[BatchRecord]) -> list[list[bool]]:
+        holds: list[list[bool]] = []
+        for chunk in _chunks_of_bytes([_sealed(batch) for batch in batches], self._limits.read_bytes):
+            found = await _SEAL.run(
+                self._redis,
+                [keys.session(session_id), keys.BATCHES],
+                [
+                    self._now(),
+                    self._lease_ttl_s,
+                    self._session_ttl_ms,
+                    self._record_ttl_s,
+                    session_id,
+                    *(argument for one in chunk for argument in one),
+                ],
+            )
+            holds += [[flag == 49 for flag in flags] for flags in found]  # 49 = "1"
+        return holds
+
+    async def _release_all(
+        self, session_id: str, released: Sequence[tuple[Sequence[Lease], str | None]]
+    ) -> list[None]:
+        leases = [lease for some, _batch_id in released for lease in some]
+        batch_ids = ",".join(batch_id for _some, batch_id in released if batch_id)
+        chunks = list(_chunks(leases, self._limits.receipt_chunk)) or [()]
+        for position, chunk in enumerate(chunks):
+            drop = batch_ids if position == len(chunks) - 1 else ""
+            await _RELEASE.run(self._redis, [keys.BATCHES], [session_id, drop, *_listed_leases(chunk)])
+        return [None] * len(released)
 
     async def _heartbeat(self, session_id: str, *, first: bool) -> tuple[str, bool]:
         epoch, in_grace = await _HEARTBEAT.run(
@@ -199,9 +210,30 @@ def _listed(batch: BatchRecord) -> tuple[str, str]:
     return ",".join(batch.keys), ",".join(str(fence) for fence in batch.fences)
 
 
+def _sealed(batch: BatchRecord) -> tuple[str, str | bytes, str, str]:
+    listed, fences = _listed(batch)
+    return batch.batch_id, batch_record.to_text(batch), listed, fences
+
+
 def _listed_leases(leases: Sequence[Lease]) -> tuple[str, str]:
     return ",".join(lease.key for lease in leases), ",".join(str(lease.fence) for lease in leases)
 
 
 def _chunks(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     return (values[start : start + size] for start in range(0, len(values), size))
+
+
+def _chunks_of_bytes(
+    batches: Sequence[tuple[str, str | bytes, str, str]], most: int
+) -> Iterator[list[tuple[str, str | bytes, str, str]]]:
+    chunk: list[tuple[str, str | bytes, str, str]] = []
+    size = 0
+    for batch in batches:
+        bytes_ = len(batch[1])
+        if chunk and size + bytes_ > most:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(batch)
+        size += bytes_
+    if chunk:
+        yield chunk

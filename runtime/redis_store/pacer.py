@@ -15,7 +15,8 @@ from runtime.model.rate_scope import LanePacing, RateScope
 from runtime.policy import pacing
 from runtime.policy.limits import Limits
 from runtime.ports import Clock
-from runtime.redis_store.pacer_asks import Gathered
+from runtime.redis_store.gathered import Gathered
+from runtime.redis_store.lane_counts import LaneCounts, LaneKey
 from runtime.redis_store.pacer_scripts import Ask, Pace, PacerScripts, PaceSnapshot, Verdict
 
 log = structlog.get_logger()
@@ -43,13 +44,17 @@ class RedisPacer:
         self._latency_ms: dict[str, float] = {}
         self._widths: dict[str, int] = {}
         self._places = PlainPacer(lambda name: self._widths.get(name, limits.groups_per_lane), limits.groups)
+        self.counts = LaneCounts(redis, limits, session_id, self._in_line)
         self._succeeded_ms: dict[Pace, float] = {}
+        self._waits: dict[Pace, set[str]] = {}
         self._holding: dict[str, Pace] = {}  # tickets with a concurrency slot
         self._unfreed: dict[str, Pace] = {}  # what an unreachable Redis kept
-        self.reserving: Gathered[tuple[str, int], float] = Gathered(self.scripts.reserve, limits.pacing_asks)
-        self.confirming: Gathered[Ask, Verdict] = Gathered(self._confirm, limits.pacing_asks)
-        self.leaving: Gathered[tuple[str, float], None] = Gathered(self._sent, limits.pacing_asks)
-        self._freeing: Gathered[str, None] = Gathered(self._free, limits.pacing_asks)
+        self.reserving: Gathered[Pace, tuple[str, int], float] = Gathered(
+            self.scripts.reserve, limits.pacing_asks
+        )
+        self.confirming: Gathered[Pace, Ask, Verdict] = Gathered(self._confirm, limits.pacing_asks)
+        self.leaving: Gathered[Pace, tuple[str, float], None] = Gathered(self._sent, limits.pacing_asks)
+        self._freeing: Gathered[Pace, str, None] = Gathered(self._free, limits.pacing_asks)
 
     async def reserve(self, scope: RateScope, items: int) -> "RedisTicket":
         """A ticket that isn't in line yet: `due` does that."""
@@ -62,6 +67,8 @@ class RedisPacer:
     def pace(self, scope: RateScope) -> Pace:
         """The scope with its lane's defaults, as meters."""
         known = self._paces.get(scope)
+        if known is None and scope.is_fixture and not self.limits.fixture_pacing:
+            known = self._paces[scope] = Pace(scope=scope, meters=())
         if known is None:
             lane = self._lane_pacing(scope.lane)
             rules = pacing.merged(scope.rules, lane.rules)
@@ -96,6 +103,9 @@ class RedisPacer:
         """Places of this process in use."""
         return self._places.in_use(_line_name(scope))
 
+    def _in_line(self, lane_key: LaneKey) -> int:
+        return sum(self._places.waiting(_name(*lane_key, shape)) for shape in ("scalar", "batch"))
+
     # ---- for its tickets
 
     def granted(self, ticket_id: str, pace: Pace) -> None:
@@ -106,6 +116,16 @@ class RedisPacer:
         """The ticket's tokens and slot go back, in the background."""
         self._holding.pop(ticket_id, None)
         self._freeing.ask(pace, ticket_id)
+
+    def is_waited_for(self, pace: Pace) -> bool:
+        """Whether a ticket of this process waits for its moment."""
+        return bool(self._waits.get(pace))
+
+    def waits(self, pace: Pace, ticket_id: str, *, is_waiting: bool) -> None:
+        if is_waiting:
+            self._waits.setdefault(pace, set()).add(ticket_id)
+        elif pace in self._waits:
+            self._waits[pace].discard(ticket_id)
 
     def took(self, name: str, latency_ms: float) -> None:
         self._latency_ms[name] = pacing.smoothed_ms(self._latency_ms.get(name), latency_ms)
@@ -175,6 +195,7 @@ class RedisTicket:
         self._id = uuid4().hex
         self._asked: asyncio.Future[Any] | None = None
         self._granted_ms: float | None = None
+        self._granted = 0
         self._confirming_ms = 0.0
         self._is_known = False  # to Redis
         self._factor = 1.0
@@ -188,7 +209,10 @@ class RedisTicket:
         await self._place.due()
         if self._pace.is_open:
             return 0.0  # closed or not is told at the confirmation
+        if not self._pacer.is_waited_for(self._pace):
+            return 0.0  # nobody here is in line: the confirmation gives it its moment, and may be at once
         self._is_known = True
+        self._pacer.waits(self._pace, self._id, is_waiting=True)
         self._asked = asked = self._pacer.reserving.ask(self._pace, (self._id, max(1, self._items)))
         wait_ms = await asyncio.shield(asked)
         if wait_ms > hold_ms:
@@ -201,22 +225,34 @@ class RedisTicket:
         """How far apart requests of so many items go, at the rate as last seen."""
         return pacing.spacing_ms(self._pace.meters, items, self._factor)
 
+    async def later(self, items: int, due_ms: float) -> float:
+        """How long calls that are put off should stay away; the cursor is the fleet's."""
+        return await self._pacer.scripts.later(
+            self._pace, uuid4().hex, due_ms=due_ms, spacing_ms=self.spacing_ms(items)
+        )
+
     async def confirm(self, most: int, *, whole: bool = False) -> tuple[int, float]:
         """(items to send now, 0), or (0, ms to wait) in its place. `whole`: all of `most` or none."""
         self._confirming_ms = self._pacer.clock.now_ms()
         ask = Ask(ticket_id=self._id, least=most if whole else 0, most=most)
+        self._is_known = self._is_known or not self._pace.is_open
         self._asked = asked = self._pacer.confirming.ask(self._pace, ask)
         verdict = await asyncio.shield(asked)
         self._factor = verdict.factor
         self._is_known = self._is_known or not verdict.items
+        self._pacer.waits(self._pace, self._id, is_waiting=not verdict.items)
         if verdict.items:
-            self._granted_ms = self._pacer.clock.now_ms()
             if not self._freed:
                 self._pacer.granted(self._id, self._pace)
+                if self._granted_ms is None:
+                    self._pacer.counts.on_the_wire(self._pace, 1)
+            self._granted_ms = self._pacer.clock.now_ms()
+            self._granted = verdict.items
         return verdict.items, verdict.wait_ms
 
     def sent(self) -> None:
         """The request leaves now; if that is late, it counts from now."""
+        self._pacer.counts.sent(self._pace, self._granted)
         late_ms = self._pacer.clock.now_ms() - self._confirming_ms
         if self._pace.meters and late_ms > self._pacer.limits.pacing_late_ms:
             self._asked = self._pacer.leaving.ask(self._pace, (self._id, late_ms))
@@ -234,8 +270,10 @@ class RedisTicket:
         if self._freed:
             return
         self._freed = True
+        self._pacer.waits(self._pace, self._id, is_waiting=False)
         self._place.free()
         if self._granted_ms is not None:
+            self._pacer.counts.on_the_wire(self._pace, -1)
             self._pacer.took(self._name, self._pacer.clock.now_ms() - self._granted_ms)
         if not self._is_known:
             return
@@ -251,4 +289,8 @@ class RedisTicket:
 
 def _line_name(scope: RateScope) -> str:
     shape = "scalar" if scope.max_batch_size == 1 else "batch"
-    return f"{scope.lane}\0{scope.org_id}\0{scope.provider}\0{shape}"
+    return _name(scope.lane, scope.org_id, scope.state_name, shape)
+
+
+def _name(*parts: str) -> str:
+    return "\0".join(parts)

@@ -19,6 +19,7 @@ _CONFIRM = Script("pacer_confirm", _PRELUDE)
 _SENT = Script("pacer_sent", _PRELUDE)
 _FREE = Script("pacer_free", _PRELUDE)
 _LIMITED = Script("pacer_limited", _PRELUDE)
+_LATER = Script("pacer_later", _PRELUDE)
 _SUCCEEDED = Script("pacer_succeeded", _PRELUDE)
 _RESTORE = Script("pacer_restore", _PRELUDE)
 _SNAPSHOT = Script("pacer_snapshot", _PRELUDE)
@@ -130,6 +131,12 @@ class PacerScripts:
         )
         return int(still_us) / 1000
 
+    async def later(self, pace: Pace, ask_id: str, *, due_ms: float, spacing_ms: float) -> float:
+        """How long from now (ms) calls whose ticket is `due_ms` away stay away; one after the other, fleet wide."""
+        limits = self._limits
+        moments = (due_ms, spacing_ms, limits.hold_ms, limits.later_max_ms)
+        return int(await self._run(_LATER, pace, ask_id, *(int(ms * 1000) for ms in moments))) / 1000
+
     async def succeeded(self, pace: Pace) -> float:
         """A lowered rate recovers a step; returns the factor."""
         limits = self._limits
@@ -158,7 +165,7 @@ class PacerScripts:
 
     async def _run(self, script: Script, pace: Pace, *arguments: Any) -> Any:
         scope = pace.scope
-        names = [*keys.pace(scope.org_id, scope.provider), keys.EPOCH, keys.GRACE, keys.PACE_LOST]
+        names = [*keys.pace(scope.org_id, scope.state_name), keys.EPOCH, keys.GRACE, keys.PACE_LOST]
         meters = ",".join(meter.encoded() for meter in pace.meters)
         keep_s = self._keep_s(pace)
         used_s, known_s = time.monotonic(), self._used_s.get(pace.scope)

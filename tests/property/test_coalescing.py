@@ -67,7 +67,9 @@ class CoalescerMachine(RuleBasedStateMachine):
             return
         self.tickets[key] -= 1
         waiting = list(self.inside[key])
+        foreseen = self.coalescer.next_calls(key)
         taken = self.coalescer.take(key)
+        assert foreseen[: len(taken)] == taken, "what was marked is what leaves"
         assert len(taken) == min(SIZES[key], len(waiting))
         self._in_order_and_in_turn(taken, waiting)
         if put_back and taken:

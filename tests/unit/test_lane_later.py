@@ -23,6 +23,7 @@ class LinePacer:
         self.clock = clock
         self.line: list[float] = []
         self.closed_ms = 0.0
+        self.last_ms: float | None = None
 
     async def reserve(self, scope: RateScope, items: int) -> "LineTicket":
         return LineTicket(self)
@@ -49,6 +50,14 @@ class LineTicket:
 
     def spacing_ms(self, items: int) -> float:
         return SPACING_MS
+
+    async def later(self, items: int, due_ms: float) -> float:
+        pacer, now_ms = self.pacer, self.pacer.clock.now_ms()
+        wait_ms = later_ms(
+            due_ms=due_ms, now_ms=now_ms, last_ms=pacer.last_ms, spacing_ms=SPACING_MS, limits=LIMITS
+        )
+        pacer.last_ms = now_ms + wait_ms
+        return wait_ms
 
     async def confirm(self, most: int, *, whole: bool = False) -> tuple[int, float]:
         if self.pacer.closed_ms > self.pacer.clock.now_ms():

@@ -112,7 +112,7 @@ local function confirm(id, least, most)
   if due then
     due, reserved = tonumber(due), tonumber(reserved)
   else
-    reserved = math.max(1, least)
+    reserved = math.max(1, least > 0 and least or most)
     due = place(scope, math.max(now, scope.closed), reserved)
   end
   if scope.closed > now then

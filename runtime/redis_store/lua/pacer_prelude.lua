@@ -75,6 +75,7 @@ local function load_scope(now, with_logs)
     factor = tonumber(stored[2] or '1'),
     changed = tonumber(stored[3] or '0'),
     cut = tonumber(stored[4] or '0'),
+    now = now,
     meters = {},
   }
   for _, text in ipairs(split(ARGV[2])) do
@@ -133,7 +134,9 @@ local function save(scope)
     end
   end
   redis.call('HSET', STATE, unpack(values))
-  redis.call('EXPIRE', STATE, ARGV[3])
+  -- Closed for longer than an idle state is kept (a used up quota): it is kept till then.
+  local keep = math.max(tonumber(ARGV[3]), math.ceil((scope.closed - scope.now) / 1000000))
+  redis.call('EXPIRE', STATE, keep)
   redis.call('EXPIRE', LINE, ARGV[3])
 end
 

@@ -1,6 +1,6 @@
--- Frees leases that are still this session's under the same fence, and drops a batch record of its own.
--- KEYS: batch (unused when there is none), batches
--- ARGV: session id, batch id or '', receipt keys (comma list), fences (comma list)
+-- Frees leases that are still this session's under the same fence, and drops batch records of its own.
+-- KEYS: batches
+-- ARGV: session id, batch ids (comma list), receipt keys (comma list), fences (comma list)
 -- Answer: how many leases were freed
 local session = ARGV[1]
 local fences = split(ARGV[4])
@@ -13,8 +13,11 @@ for i, key in ipairs(split(ARGV[3])) do
     freed = freed + 1
   end
 end
-if ARGV[2] ~= '' and redis.call('HGET', KEYS[1], 'session') == session then
-  redis.call('DEL', KEYS[1])
-  redis.call('ZREM', KEYS[2], ARGV[2])
+for _, batch in ipairs(split(ARGV[2])) do
+  local name = 'batch:' .. batch
+  if redis.call('HGET', name, 'session') == session then
+    redis.call('DEL', name)
+    redis.call('ZREM', KEYS[1], batch)
+  end
 end
 return freed
