@@ -9,15 +9,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check format bench clean
+.PHONY: help setup demo up test check schemas format bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## install into .venv (the others do it themselves)
 
-demo: $(STAMP) ## enrich about 28,000 real airports on a real stack; ROWS=n takes the first n
-	@$(PY) -m examples.demo $(if $(ROWS),--rows $(ROWS)) $(ARGS)
+demo: $(STAMP) ## about 28,000 real airports on a real stack; ROWS=n, PLAY=leads|approvals|parent
+	@$(PY) -m examples.demo $(if $(PLAY),--play $(PLAY)) $(if $(ROWS),--rows $(ROWS)) $(ARGS)
 
 up: $(STAMP) ## the whole stack in the foreground, until Ctrl-C
 	@$(PY) -m workers.cli.main up $(ARGS)
@@ -32,13 +32,16 @@ check: $(STAMP) ## format, lint, types, import contracts, sizes
 	$(VENV)/bin/lint-imports
 	$(PY) -m pytest -q tests/architecture
 
+schemas: $(STAMP) ## write the JSON schemas of messages and events anew
+	@$(PY) -m runtime.message_schemas
+
 format: $(STAMP) ## format and mend what can be mended
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
 BENCHES := $(basename $(notdir $(shell grep -l '^if __name__' bench/*.py)))
-bench: $(STAMP) ## one benchmark; BENCH=name
-	@if [ -n "$(BENCH)" ] && [ -n "$(filter $(BENCH),$(BENCHES))" ]; then $(PY) -m bench.$(BENCH) $(ARGS); \
+bench: $(STAMP) ## one benchmark; BENCH=name, ROWS=n where it takes rows
+	@if [ -n "$(BENCH)" ] && [ -n "$(filter $(BENCH),$(BENCHES))" ]; then $(PY) -m bench.$(BENCH) $(if $(ROWS),--rows $(ROWS)) $(ARGS); \
 	else echo "name a benchmark: make bench BENCH=name, one of: $(BENCHES)" >&2; exit 2; fi
 
 clean: ## remove .venv and .playlane

@@ -2,39 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import structlog
 
-from runtime.errors import ServiceUnreachableError, SliceLostError
+from runtime.engine.open_slice import OpenSlice, SliceEnd, end_of, within
+from runtime.engine.refused_writes import halves, without_values
+from runtime.engine.row_events import RowEvents
+from runtime.engine.stop_sign import StopSign
+from runtime.errors import PersistenceLostError, PlaylaneError, ServiceUnreachableError, SliceLostError
 from runtime.model.call import Usage
 from runtime.model.row import FinishedRow
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.policy.limits import Limits
-from runtime.ports import Fault, LogLine, RowWrite, RowWriteAnswer, SliceRows, SliceStore
+from runtime.ports import EventSink, Fault, LogLine, RowWrite, RowWriteAnswer, SliceRows, SliceStore, no_events
 
 log = structlog.get_logger()
-
-
-class SliceEnd:
-    """What a slice's last flush said."""
-
-    DONE = "done"
-    WAITS = "waits"  # done, but for rows that wait
-    OPEN = "open"  # a row of it is open again: it was woken meanwhile
-    ENDED = "ended"  # its run or dataset has ended
-
-
-@dataclass(slots=True, eq=False)
-class _Open:
-    """A held slice with rows that are not written yet."""
-
-    taken: TakenSlice
-    ended: asyncio.Future[str]
-    rows: list[FinishedRow] = field(default_factory=list)
-    logs: list[tuple[str, LogLine]] = field(default_factory=list)
-    final: bool = False
-    waits: bool = False  # some row of it was let wait
 
 
 class RowWriter:
@@ -49,40 +32,69 @@ class RowWriter:
         fault: Fault,
         take_usage: Callable[[], tuple[Usage, ...]],
         give_back_usage: Callable[[tuple[Usage, ...]], None],
+        events: EventSink = no_events,
     ) -> None:
         self._store = store
         self._session_id = session_id
         self._limits = limits
         self._fault = fault
+        self._events = RowEvents(events, limits)
         self._take_usage = take_usage
         self._give_back_usage = give_back_usage
-        self._open: dict[SliceId, _Open] = {}
+        self._open: dict[SliceId, OpenSlice] = {}
+        self._signs: WeakValueDictionary[int, StopSign] = WeakValueDictionary()
         self._buffered_bytes = 0
+        self.buffered = 0  # rows that are not written yet
         self._room = asyncio.Event()
         self._room.set()
         self._flushing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._look: asyncio.TimerHandle | None = None
+        # For the stall watch, by the loop's clock.
+        self.written_s = 0.0
+        self.blocked = 0
+        self.blocked_since_s = 0.0
+        self.buffered_since_s = 0.0
 
     def open(self, taken: TakenSlice) -> "asyncio.Future[str]":
         """Begin a slice; the future ends with a SliceEnd, SliceLostError or ServiceUnreachableError."""
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._open[taken.id] = _Open(taken=taken, ended=ended)
+        self._open[taken.id] = OpenSlice(taken=taken, ended=ended)
+        self._look_soon()
         return ended
+
+    def stop_sign(self, dataset_id: int) -> StopSign:
+        """Goes up as soon as a flush says that the dataset fails; one for all its slices here."""
+        return self._signs.setdefault(dataset_id, StopSign())
 
     async def add(self, slice_id: SliceId, row: FinishedRow) -> None:
         """Hand over a finished row; waits while the buffer is full."""
+        size = row.size_bytes
+        while self._buffered_bytes and self._buffered_bytes + size > self._limits.writer_buffer_bytes:
+            await self._wait_for_room()
         opened = self._open.get(slice_id)
         if opened is None:
             raise SliceLostError(f"slice {slice_id} is no longer held here")
         opened.rows.append(row)
-        self._buffered_bytes += row.size_bytes
-        if self._buffered_bytes >= self._limits.writer_buffer_bytes:
-            self._room.clear()
+        if not self.buffered:
+            self.buffered_since_s = asyncio.get_running_loop().time()
+        self.buffered += 1
+        self._buffered_bytes += size
+        if self._buffered_bytes >= self._limits.writer_bytes:
             self._flush_soon(0.0)
-        else:
+        elif self._timer is None:
             self._flush_soon(self._limits.writer_flush_ms / 1000)
-        if not self._room.is_set():
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        self._flush_soon(0.0)
+        if not self.blocked:
+            self.blocked_since_s = asyncio.get_running_loop().time()
+        self.blocked += 1
+        try:
             await self._room.wait()
+        finally:
+            self.blocked -= 1
 
     def finish(self, slice_id: SliceId, logs: list[tuple[str, LogLine]]) -> None:
         """Nothing more comes for the slice: write the rest and settle it."""
@@ -100,6 +112,20 @@ class RowWriter:
             self._free(opened.rows)
 
     # ---- flushing
+
+    def _look_soon(self) -> None:
+        if self._look is None and self._open:
+            loop = asyncio.get_running_loop()
+            self._look = loop.call_later(self._limits.writer_look_s, self._look_at_all)
+
+    def _look_at_all(self) -> None:
+        """Slices that wrote nothing for a while ask: their run may have ended, or their dataset fail."""
+        self._look = None
+        for opened in self._open.values():
+            opened.asks, opened.told = not opened.told, False
+        if self._has_work():
+            self._flush_soon(0.0)
+        self._look_soon()
 
     def _flush_soon(self, delay_s: float) -> None:
         if self._flushing is not None:
@@ -120,16 +146,14 @@ class RowWriter:
     async def _flush_all(self) -> None:
         try:
             while write := self._next_write():
-                answer = await self._write(write)
-                if answer is not None:
-                    self._settle(write, answer)
+                await self._put(write)
         finally:
             self._flushing = None
             if self._has_work():
                 self._flush_soon(self._limits.writer_flush_ms / 1000)
 
     def _has_work(self) -> bool:
-        return any(opened.rows or opened.final for opened in self._open.values())
+        return any(opened.has_news for opened in self._open.values())
 
     def _next_write(self) -> RowWrite | None:
         """Take at most `writer_rows` rows or `writer_bytes`; a slice is final only with its last row."""
@@ -137,9 +161,10 @@ class RowWriter:
         logs: list[tuple[str, LogLine]] = []
         rows_left, bytes_left = self._limits.writer_rows, self._limits.writer_bytes
         for opened in list(self._open.values()):
-            if not (opened.rows or opened.final) or rows_left <= 0 or bytes_left <= 0:
+            if not opened.has_news or rows_left <= 0 or bytes_left <= 0:
                 continue
-            taken = _within(opened.rows, rows_left, bytes_left)
+            opened.asks = False
+            taken = within(opened.rows, rows_left, bytes_left)
             rows, opened.rows = opened.rows[:taken], opened.rows[taken:]
             rows_left -= len(rows)
             bytes_left -= sum(row.size_bytes for row in rows)
@@ -156,8 +181,42 @@ class RowWriter:
             session_id=self._session_id, slices=tuple(parts), usage=self._take_usage(), logs=tuple(logs)
         )
 
-    async def _write(self, write: RowWrite) -> RowWriteAnswer | None:
-        """Retry a transient error for `writer_retry_ms`, then give the slices back."""
+    async def _put(self, write: RowWrite) -> None:
+        """Write and settle it; one bad row never stops what it travels with."""
+        try:
+            answer = await self._write(write)
+        except ServiceUnreachableError as error:
+            self._give_back_usage(
+                write.usage
+            )  # receipts are kept: whoever runs the slices next pays nothing again
+            self._fail(
+                write, ServiceUnreachableError(f"rows can't be written: {error}; the slice is given back")
+            )
+        except PlaylaneError as error:
+            await self._put_apart(write, error)
+        except Exception as error:
+            self._fail(write, error)
+            raise
+        else:
+            self._settle(write, answer)
+
+    async def _put_apart(self, write: RowWrite, error: PlaylaneError) -> None:
+        """What is refused is cut until the bad row is alone; it fails without its values."""
+        parts = halves(write)
+        if parts is not None:
+            for part in parts:
+                await self._put(part)
+            return
+        failed = without_values(write, str(error))
+        if failed is not None:
+            log.error("row refused", action="writer.refused", error=str(error), rows=_told(write))
+            await self._put(failed)
+            return
+        lost = f"rows can't be stored, and trying again won't help: {error}. The run ends here; its receipts are kept"
+        self._fail(write, PersistenceLostError(lost))
+
+    async def _write(self, write: RowWrite) -> RowWriteAnswer:
+        """Tries again after a transient error, for `writer_retry_ms`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.writer_retry_ms / 1000
         delay_s = 0.05
@@ -169,21 +228,22 @@ class RowWriter:
                 return answer
             except ServiceUnreachableError as error:
                 if loop.time() + delay_s > deadline:
-                    self._give_up(write, str(error))
-                    return None
+                    raise
                 log.warning("rows not written yet", action="writer.retry", error=str(error), delay_s=delay_s)
                 await asyncio.sleep(delay_s)
                 delay_s = min(delay_s * 2, 2.0)
-            except Exception as error:
-                self._fail(write, error)
-                raise
 
     def _settle(self, write: RowWrite, answer: RowWriteAnswer) -> None:
+        self._events.written(write, answer, asyncio.get_running_loop().time() * 1000)
+        self.written_s = self.buffered_since_s = asyncio.get_running_loop().time()
+        for dataset_id in answer.failing:
+            self.stop_sign(dataset_id).is_up = True
         for part in write.slices:
             self._free(part.rows)
             opened = self._open.get(part.id)
             if opened is None or opened.taken.fence != part.fence:
                 continue
+            opened.told = True
             if part.id in answer.lost:
                 self._end(opened, error=SliceLostError(f"slice {part.id} has a newer holder"))
                 continue
@@ -192,14 +252,7 @@ class RowWriter:
                 continue
             opened.waits = opened.waits or any(row.wait for row in part.rows)
             if part.final:
-                self._end(opened, end=_end_of(part.id in answer.done, opened.waits))
-
-    def _give_up(self, write: RowWrite, reason: str) -> None:
-        """Its receipts are kept: whoever runs the slices next pays nothing again."""
-        self._give_back_usage(write.usage)
-        self._fail(
-            write, ServiceUnreachableError(f"rows can't be written: {reason}; the slice is given back")
-        )
+                self._end(opened, end=end_of(part.id in answer.done, opened.waits))
 
     def _fail(self, write: RowWrite, error: Exception) -> None:
         for part in write.slices:
@@ -208,7 +261,7 @@ class RowWriter:
             if opened is not None:
                 self._end(opened, error=error)
 
-    def _end(self, opened: _Open, *, end: str | None = None, error: Exception | None = None) -> None:
+    def _end(self, opened: OpenSlice, *, end: str | None = None, error: Exception | None = None) -> None:
         self._open.pop(opened.taken.id, None)
         self._free(opened.rows)
         if opened.ended.done():
@@ -220,21 +273,13 @@ class RowWriter:
 
     def _free(self, rows: "list[FinishedRow] | tuple[FinishedRow, ...]") -> None:
         self._buffered_bytes -= sum(row.size_bytes for row in rows)
+        self.buffered -= len(rows)
         if self._buffered_bytes < self._limits.writer_buffer_bytes:
             self._room.set()
 
 
-def _end_of(done: bool, waits: bool) -> str:
-    if not done:
-        return SliceEnd.OPEN
-    return SliceEnd.WAITS if waits else SliceEnd.DONE
+def _told(write: RowWrite) -> list[str]:
+    return [row.row_key for part in write.slices for row in part.rows]
 
 
-def _within(rows: list[FinishedRow], most_rows: int, most_bytes: int) -> int:
-    """How many leading rows fit; at least one, so that a large row is written alone."""
-    size = 0
-    for count, row in enumerate(rows[:most_rows]):
-        size += row.size_bytes
-        if size > most_bytes and count:
-            return count
-    return min(len(rows), most_rows)
+__all__ = ["RowWriter", "SliceEnd"]

@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runtime.context.csv_rows import CsvHandle
 from runtime.context.dataset import DatasetSpec
+from runtime.context.dataset_handle import DatasetHandle
+from runtime.engine.row_sources import RowSources
 from runtime.errors import DatasetInputError, InputChangedError, PlaylaneError
-from runtime.model.dataset import NewDataset, OpenDataset, SeedPage, SeedRow
+from runtime.model.dataset import DatasetState, NewDataset, OpenDataset, SeedPage, SeedRow
+from runtime.model.events import DatasetChanged, MapStarted
 from runtime.model.run import ClaimedRun
 from runtime.policy.limits import Limits
 from runtime.policy.rows_input import TakenRow, chained, check_row, take_row
-from runtime.ports import DatasetStore, Fault
+from runtime.ports import DatasetStore, EventSink, Fault, no_events
 
 Advance = Callable[[int], Awaitable[None]]
 
@@ -20,8 +23,19 @@ Advance = Callable[[int], Awaitable[None]]
 class Seeder:
     """Puts a dataset's rows on its run's work list; pages go out while later ones are still read."""
 
-    def __init__(self, *, datasets: DatasetStore, advance: Advance, limits: Limits, fault: Fault) -> None:
+    def __init__(
+        self,
+        *,
+        datasets: DatasetStore,
+        advance: Advance,
+        limits: Limits,
+        fault: Fault,
+        sources: RowSources | None = None,
+        events: EventSink = no_events,
+    ) -> None:
+        self._events = events
         self._datasets = datasets
+        self._sources = sources
         self._advance = advance
         self._limits = limits
         self._fault = fault
@@ -35,11 +49,18 @@ class Seeder:
             columns=spec.column_names,
             source_hash=source_hash,
             on_row_error=spec.on_row_error,
+            mode=spec.mode,
         )
         opened = await self._datasets.open(new, run.attempt, op_key)
+        if opened.next_position == 0 and opened.pages_total is None:
+            self._events.emit(run.run_id, DatasetChanged(dataset=spec.key, state=DatasetState.SEEDING.value))
+            self._events.emit(run.run_id, MapStarted(dataset=spec.key, columns=spec.column_names))
         if opened.pages_total is None:
+            if self._sources is not None:
+                spec = replace(spec, rows=await self._sources.ready(run.run_id, spec.rows))
             await self._seed_pages(run, spec, opened)
             await self._datasets.finish_seeding(opened.dataset_id, run.attempt)
+            self._events.emit(run.run_id, DatasetChanged(dataset=spec.key, state=DatasetState.RUNNING.value))
         await self._advance(opened.dataset_id)
 
     async def _seed_pages(self, run: ClaimedRun, spec: DatasetSpec, opened: OpenDataset) -> None:
@@ -58,6 +79,7 @@ class Seeder:
                     end_position=cut.end,
                     rows=cut.rows,
                     input_digest=cut.digest,
+                    input_columns=cut.columns,
                 )
             )
             await self._fault("body.after_seed_page")
@@ -71,6 +93,7 @@ class CutPage:
     end: int
     rows: tuple[SeedRow, ...]
     digest: str
+    columns: tuple[str, ...]
 
 
 class PageCutter:
@@ -84,6 +107,8 @@ class PageCutter:
         self._rows: Iterator[Any] | None = None
         self._position = 0
         self._digest = b""
+        self._columns: dict[str, None] = {}
+        self._last: tuple[str, ...] = ()
 
     def check_all(self) -> None:
         """Refuse a bad row before the first page goes out, where the input can be read twice."""
@@ -98,6 +123,7 @@ class PageCutter:
     def next_page(self) -> CutPage | None:
         """The next page of rows, None at the end; blocking, for a thread."""
         if self._rows is None:
+            assert not isinstance(self._spec.rows, DatasetHandle)  # made readable before
             self._rows = iter(self._spec.rows)
             self._skip_seeded()
         first, size = self._position, 0
@@ -113,7 +139,13 @@ class PageCutter:
                 size += len(taken.input)
         if self._position == first:
             return None
-        return CutPage(first=first, end=self._position, rows=tuple(rows), digest=self._digest.hex())
+        return CutPage(
+            first=first,
+            end=self._position,
+            rows=tuple(rows),
+            digest=self._digest.hex(),
+            columns=tuple(self._columns),
+        )
 
     def _skip_seeded(self) -> None:
         while self._position < self._opened.next_position:
@@ -139,7 +171,17 @@ class PageCutter:
         )
         self._position += 1
         self._digest = chained(self._digest, taken.input)
+        self._note_columns(taken.columns)
         return taken
+
+    def _note_columns(self, names: tuple[str, ...]) -> None:
+        """Which columns the input has, as far as a sheet's view shows them."""
+        if names == self._last:
+            return
+        self._last = names
+        for name in names:
+            if len(self._columns) < self._limits.sheet_columns:
+                self._columns.setdefault(name)
 
     def _next_row(self) -> Any:
         assert self._rows is not None

@@ -4,13 +4,17 @@ from collections import OrderedDict
 
 import structlog
 
-from runtime.errors import ServiceUnreachableError
+from runtime import tracing
+from runtime.errors import PlaylaneError, ServiceUnreachableError
+from runtime.model.dataset import DatasetState, EndedDataset
+from runtime.model.events import DatasetChanged, MapCompleted, MapFailed
 from runtime.model.page import PageOut
 from runtime.model.row_wait import WokenPage
-from runtime.ports import DispatchEpoch, Fault, Publisher, SettlingStore
+from runtime.ports import DispatchEpoch, EventSink, Fault, Publisher, SettlingStore, SheetViews, no_events
 
 ROWS_QUEUE = "rows"
 _RUNS_KEPT = 1_000
+WAKE_ROUNDS = 100
 
 log = structlog.get_logger()
 
@@ -19,9 +23,17 @@ class Settling:
     """Every step is one statement of the store; what it decides is published after its commit."""
 
     def __init__(
-        self, store: SettlingStore, publisher: Publisher, epoch: DispatchEpoch, fault: Fault
+        self,
+        store: SettlingStore,
+        publisher: Publisher,
+        epoch: DispatchEpoch,
+        fault: Fault,
+        views: SheetViews | None = None,
+        events: EventSink = no_events,
     ) -> None:
+        self._events = events
         self._store = store
+        self._views = views
         self._publisher = publisher
         self._epoch = epoch
         self._fault = fault
@@ -35,15 +47,21 @@ class Settling:
         await self._advance(run_id, dataset_id, [] if settled else [page])
 
     async def wake(self) -> int:
-        """Let rows whose wait is over go on: their slices are sent."""
-        pages = await self._store.wake_rows()
+        """Let rows whose wait is over go on, so many of them as are due: their slices are sent."""
+        woken = 0
+        for _ in range(WAKE_ROUNDS):
+            pages = await self._store.wake_rows()
+            await self._settle_woken(pages)
+            woken += len(pages)
+            if not pages:
+                break
+        return woken
+
+    async def wake_budget(self, run_id: str, most: int) -> int:
+        """Let at most so many rows of a run that wait for budget go on; how many pages they are in."""
+        pages = await self._store.wake_budget(run_id, most)
         await self._settle_woken(pages)
         return len(pages)
-
-    async def wake_budget(self, run_id: str) -> None:
-        """Let all rows of a run that wait for budget go on."""
-        while pages := await self._store.wake_budget(run_id):
-            await self._settle_woken(pages)
 
     async def _settle_woken(self, pages: list[WokenPage]) -> None:
         for page in pages:
@@ -71,8 +89,35 @@ class Settling:
         ended = await self._store.end_dataset(dataset_id)
         if ended is not None:
             log.info("dataset ended", action="dataset_ended", run_id=run_id, dataset_id=dataset_id)
+            _trace(ended)
+            self._tell(ended)
             if ended.run_waits:
                 await self._publisher.resume([run_id])
+            await self._show(dataset_id)
+
+    def _tell(self, ended: EndedDataset) -> None:
+        kind = MapFailed if ended.state is DatasetState.FAILED else MapCompleted
+        counts = ended.counts
+        summary = kind(
+            dataset=ended.key,
+            rows=counts.get("rows", 0),
+            completed=counts.get("completed", 0),
+            failed=counts.get("failed", 0),
+            cancelled=counts.get("cancelled", 0),
+        )
+        self._events.emit(ended.run_id, summary)
+        self._events.emit(ended.run_id, DatasetChanged(dataset=ended.key, state=ended.state.value))
+
+    async def _show(self, dataset_id: int) -> None:
+        """A sheet's SQL view is for people: its failure harms no run."""
+        if self._views is None:
+            return
+        try:
+            await self._views.refresh(dataset_id)
+        except PlaylaneError as error:
+            log.warning(
+                "sheet's view not made", action="sheet.view", dataset_id=dataset_id, reason=str(error)
+            )
 
     async def _send(self, run_id: str, dataset_id: int, pages: list[int]) -> list[int]:
         """Publish the due slices of these pages; returns the pages that had none."""
@@ -105,3 +150,11 @@ class Settling:
         self._run_ids[dataset_id] = run_id
         if len(self._run_ids) > _RUNS_KEPT:
             self._run_ids.popitem(last=False)
+
+
+def _trace(ended: EndedDataset) -> None:
+    """The dataset's own span, from its first page to its end."""
+    told: dict[str, str | int] = {"playlane.dataset": ended.key}
+    told |= {f"playlane.{name}": count for name, count in ended.counts.items()}
+    failed = "the dataset failed" if ended.state is DatasetState.FAILED else None
+    tracing.past_span("playlane.dataset", ended.run_id, told, start_s=ended.began_s, failed=failed)

@@ -2,10 +2,12 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
+from runtime.engine.budget_wakes import BudgetWakes
+from runtime.engine.event_delivery import EventDelivery
 from runtime.engine.settling import ROWS_QUEUE, Settling
 from runtime.policy.limits import Limits
 from runtime.ports import DispatchEpoch, Publisher, SessionStore, SettlingStore
@@ -27,6 +29,9 @@ class Sweeps:
         publisher: Publisher,
         epoch: DispatchEpoch,
         limits: Limits,
+        events: EventDelivery | None = None,
+        budgets: BudgetWakes | None = None,
+        more: Sequence[tuple[str, Callable[[], Awaitable[int]]]] = (),
     ) -> None:
         self._sessions = sessions
         self._store = store
@@ -39,10 +44,13 @@ class Sweeps:
         self._sweeps: tuple[tuple[str, Callable[[], Awaitable[int]]], ...] = (
             ("sessions", self._end_sessions),
             ("timers", self._resolve_timers),
+            *(() if events is None else (("events", events.sweep),)),
+            *(() if budgets is None else (("budgets", budgets.sweep),)),
             ("waits", self._settling.wake),
             ("pages", self._settle_pages),
             ("datasets", self._advance_datasets),
             ("runs", self._resume_runs),
+            *more,
         )
 
     async def once(self) -> dict[str, int]:

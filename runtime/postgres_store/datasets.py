@@ -5,12 +5,13 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from runtime.errors import AttemptLostError, PlayVersionUnavailableError
-from runtime.model.dataset import DatasetFacts, NewDataset, OpenDataset, SeedPage
+from runtime.model.dataset import DatasetFacts, DatasetMode, NewDataset, OpenDataset, SeedPage
 from runtime.policy.limits import Limits
 from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import Database, Pool
 
 _SQL = load("datasets")
+_ADMITTING = load("admitting")
 
 
 class PostgresDatasets:
@@ -28,6 +29,7 @@ class PostgresDatasets:
             "source_hash": new.source_hash,
             "on_row_error": new.on_row_error,
             "op_key": op_key,
+            "mode": new.mode.value,
             "attempt": attempt,
         }
 
@@ -54,14 +56,15 @@ class PostgresDatasets:
             "first_position": page.first_position,
             "end_position": page.end_position,
             "input_digest": page.input_digest,
+            "input_columns": list(page.input_columns),
         }
 
         async def work(connection: AsyncConnection) -> int:
             async with connection.transaction():
-                begun = await connection.execute(_SQL["begin_page"], values)
-                if await begun.fetchone() is None:
+                begun = await (await connection.execute(_SQL["begin_page"], values)).fetchone()
+                if begun is None:
                     return await _already_there(connection, page, values)
-                return await _insert_page(connection, page, values)
+                return await _insert_page(connection, page, values, *begun)
 
         return await self._database.run("seeding a page", work)
 
@@ -124,17 +127,24 @@ async def _already_there(connection: AsyncConnection, page: SeedPage, values: di
     return len(page.rows) - stored[0]
 
 
-async def _insert_page(connection: AsyncConnection, page: SeedPage, values: dict[str, Any]) -> int:
+async def _insert_page(
+    connection: AsyncConnection, page: SeedPage, values: dict[str, Any], mode: str, only: str | None
+) -> int:
     rows = {
         "dataset_id": page.dataset_id,
         "page": page.page,
         "positions": [row.position for row in page.rows],
         "row_keys": [row.row_key for row in page.rows],
         "inputs": [row.input.decode() for row in page.rows],
-        "given": len(page.rows),
+        "given": page.end_position - page.first_position,
     }
+    statement = _SQL["insert_rows"]
+    if only is not None:
+        statement, rows["only"] = _ADMITTING["insert_rerun"], only
+    elif mode == DatasetMode.NET_NEW:
+        statement = _ADMITTING["insert_net_new"]
     async with connection.pipeline():
-        added = await connection.execute(_SQL["insert_rows"], rows)
+        added = await connection.execute(statement, rows)
         await connection.execute(_SQL["insert_page"], values)
         stored = await added.fetchone()
     return len(page.rows) - (0 if stored is None else stored[0])

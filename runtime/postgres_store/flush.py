@@ -4,11 +4,13 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from runtime.model.dataset import ENDED_DATASETS, DatasetState
-from runtime.model.row import FinishedRow
-from runtime.model.row_wait import RowWait, WaitKind
+from runtime.model import json_value
+from runtime.model.dataset import ENDED_DATASETS, FAIL_FAST, DatasetState
+from runtime.model.row import FinishedRow, RowState
+from runtime.model.row_wait import NewBoundary, RowWait, WaitKind
 from runtime.model.run import ENDED_RUNS, RunState
 from runtime.model.slice import SliceId, SliceState
+from runtime.policy.identity import event_lock
 from runtime.ports import RowWrite, RowWriteAnswer, SliceRows
 from runtime.postgres_store.logs import log_arrays
 from runtime.postgres_store.named import load
@@ -16,6 +18,7 @@ from runtime.postgres_store.usage import ADD_USAGE, usage_arrays
 
 _SQL = load("flush")
 _ADD_LOGS = load("runs")["add_logs"]
+_LOCK_KEYS = load("events")["lock_keys"]
 
 
 class Flush:
@@ -50,6 +53,9 @@ class Flush:
             await connection.execute(_SQL["write_sheet"], self._held | _row_values(rows))
         if waits:
             await connection.execute(_SQL["add_waits"], self._held | _row_waits(waits))
+            await _arm(connection, self._held, waits)
+        if over := [(n, row) for n, row in rows if row.waited]:
+            await connection.execute(_SQL["end_boundaries"], self._held | _ended_rows(over))
         if self._usage:
             await connection.execute(ADD_USAGE, self._usage)
         if self._logs:
@@ -60,11 +66,31 @@ class Flush:
         closing = [one for one in final if one.id in ended]
         if closing:
             await connection.execute(_SQL["cancel_open_rows"], finals | _fences(closing))
+            await connection.execute(_SQL["drop_boundaries"], finals | _fences(closing))
             await connection.execute(_SQL["drop_waits"], finals | _fences(closing))
         if final:
             cursor = await connection.execute(_SQL["finish_slices"], finals)
             done |= {SliceId(dataset_id=d, page=p, slice=s) for d, p, s in await cursor.fetchall()}
-        return RowWriteAnswer(done=frozenset(done), lost=frozenset(lost), ended=frozenset(ended))
+        broken = {self._write.slices[n - 1].id.dataset_id for n, row in rows if self._breaks(n, row)}
+        if broken:
+            await connection.execute(_SQL["fail_datasets"], {"failing": sorted(broken)})
+        return RowWriteAnswer(
+            done=frozenset(done),
+            lost=frozenset(lost),
+            ended=frozenset(ended),
+            failing=frozenset(broken | self._failing(standing)),
+        )
+
+    def _breaks(self, n: int, row: FinishedRow) -> bool:
+        """Whether this row's failure ends its dataset."""
+        return row.state is RowState.FAILED and self._write.slices[n - 1].facts.on_row_error == FAIL_FAST
+
+    def _failing(self, standing: dict[int, list[Any]]) -> set[int]:
+        return {
+            self._write.slices[n - 1].id.dataset_id
+            for n, (_, _, _, dataset_state, _) in standing.items()
+            if dataset_state == DatasetState.FAILING
+        }
 
     def _sort(
         self, standing: dict[int, list[Any]]
@@ -88,6 +114,40 @@ class Flush:
             else:
                 lost.add(one.id)
         return held, done, lost, ended
+
+
+async def _arm(
+    connection: AsyncConnection, held: dict[str, Any], waits: list[tuple[int, FinishedRow]]
+) -> None:
+    """Arm what rows wait for; the keys of events are locked until commit, so that none slips through."""
+    found = [(n, row.position, one) for n, row in waits for one in (row.wait.boundaries if row.wait else ())]
+    if not found:
+        return
+    values = held | _boundaries(found)
+    locks = sorted({event_lock(one.event_key) for _, _, one in found if one.event_key is not None})
+    if locks:
+        await connection.execute(_LOCK_KEYS, {"locks": locks})
+    await connection.execute(_SQL["add_boundaries"], values)
+    await connection.execute(_SQL["hasten_waits"], values)
+
+
+def _boundaries(found: list[tuple[int, int, NewBoundary]]) -> dict[str, Any]:
+    outcomes = [one.timeout_outcome for _, _, one in found]
+    return {
+        "wait_slices": [n for n, _, _ in found],
+        "wait_positions": [position for _, position, _ in found],
+        "wait_keys": [one.key for _, _, one in found],
+        "wait_kinds": [one.kind.value for _, _, one in found],
+        "wait_due_ms": [one.due_ms for _, _, one in found],
+        "event_keys": [one.event_key for _, _, one in found],
+        "timeout_outcomes": [
+            None if outcome is None else json_value.dumps(outcome).decode() for outcome in outcomes
+        ],
+    }
+
+
+def _ended_rows(rows: list[tuple[int, FinishedRow]]) -> dict[str, Any]:
+    return {"ended_slices": [n for n, _ in rows], "ended_positions": [row.position for _, row in rows]}
 
 
 def _slice_arrays(slices: tuple[SliceRows, ...]) -> dict[str, Any]:

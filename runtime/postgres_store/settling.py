@@ -6,22 +6,23 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from runtime.errors import AllRowsFailedError
 from runtime.model import json_value
-from runtime.model.dataset import ENDED_DATASETS, DatasetState, EndedDataset
-from runtime.model.operation import OutcomeJson, completed, failed
+from runtime.model.dataset import FAIL_FAST, WINDING_DATASETS, DatasetState, EndedDataset
 from runtime.model.row_wait import WaitKind, WokenPage
 from runtime.model.run import RunState
+from runtime.policy.dataset_outcome import FAILURES_NAMED, FailedRow, failure_lines, outcome_of
 from runtime.policy.identity import advisory_key
 from runtime.policy.limits import Limits
 from runtime.policy.slicing import slice_rows
+from runtime.ports import LogLine
+from runtime.postgres_store.logs import log_arrays
 from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import Database, Pool, database_errors
 from runtime.postgres_store.waiting import Waiting
-from runtime.postgres_store.winding import wind_pages
+from runtime.postgres_store.winding import wind_datasets, wind_pages
 
 _SQL = load("settling")
-_FAILURES_NAMED = 3
+_ADD_LOGS = load("runs")["add_logs"]
 
 
 class PostgresSettling:
@@ -49,8 +50,11 @@ class PostgresSettling:
         state, settled = await self._database.run("settling a page", work)
         if state is None:
             return settled
-        if DatasetState(state[0]) in ENDED_DATASETS:
-            return await wind_pages(self._database, dataset_id, [page]) or settled
+        if DatasetState(state[0]) in WINDING_DATASETS:
+            settled = await wind_pages(self._database, dataset_id, [page]) or settled
+            if state[0] == DatasetState.FAILING:  # its body waits for the last page
+                await wind_datasets(self._database, self._limits, [dataset_id])
+            return settled
         if state[1] and not settled:
             await self._waiting.park(dataset_id, page)
         return settled
@@ -58,8 +62,8 @@ class PostgresSettling:
     async def wake_rows(self) -> list[WokenPage]:
         return await self._waiting.wake_due()
 
-    async def wake_budget(self, run_id: str) -> list[WokenPage]:
-        return await self._waiting.wake_kind(run_id, WaitKind.BUDGET)
+    async def wake_budget(self, run_id: str, most: int | None = None) -> list[WokenPage]:
+        return await self._waiting.wake_kind(run_id, WaitKind.BUDGET, most)
 
     async def claim_pages(self, dataset_id: int) -> list[int]:
         values = {"dataset_id": dataset_id, "window": self._limits.pages_in_flight}
@@ -143,7 +147,8 @@ class PostgresSettling:
 
 
 async def _resolve(connection: AsyncConnection, dataset_id: int, ended: tuple[Any, ...]) -> EndedDataset:
-    run_id, op_key, key, namespace, state, rows, duplicates, done, failures, superseded, at_ms = ended
+    run_id, op_key, key, namespace, state, on_row_error, *counts, at_ms, began_s = ended
+    rows, duplicates, done, failures, cancelled, superseded, kept, left_out = counts
     value = {
         "dataset": key,
         "namespace": namespace,
@@ -151,34 +156,45 @@ async def _resolve(connection: AsyncConnection, dataset_id: int, ended: tuple[An
         "rows": rows,
         "completed": done,
         "failed": failures,
+        "cancelled": cancelled,
         "duplicates": duplicates,
         "superseded": superseded,
+        "kept": kept,
+        "left_out": left_out,
     }
-    outcome = completed(value, at_ms=at_ms)
-    if state == DatasetState.FAILED:
-        cursor = await connection.execute(
-            _SQL["first_failures"], {"dataset_id": dataset_id, "limit": _FAILURES_NAMED}
-        )
-        outcome = all_rows_failed(value, await cursor.fetchall(), at_ms=at_ms)
+    first = await _first_failures(connection, dataset_id) if failures else []
+    if first:
+        await connection.execute(_ADD_LOGS, log_arrays(_failure_lines(run_id, value, first)))
+    outcome = outcome_of(
+        value,
+        first,
+        is_failed=state == DatasetState.FAILED,
+        is_fail_fast=on_row_error == FAIL_FAST,
+        at_ms=at_ms,
+    )
     values = {"run_id": run_id, "op_key": op_key, "outcome": json_value.dumps(outcome).decode()}
     woken = await (await connection.execute(_SQL["resolve_boundary"], values)).fetchone()
     run_waits = woken is not None and woken[0] == RunState.WAITING
-    return EndedDataset(run_id=run_id, dataset_id=dataset_id, run_waits=run_waits)
+    return EndedDataset(
+        run_id=run_id,
+        dataset_id=dataset_id,
+        run_waits=run_waits,
+        key=key,
+        state=DatasetState(state),
+        counts={"rows": rows, "completed": done, "failed": failures, "cancelled": cancelled},
+        began_s=began_s,
+    )
 
 
-def all_rows_failed(value: dict[str, Any], failures: list[tuple[Any, ...]], *, at_ms: int) -> OutcomeJson:
-    """The outcome of a dataset without one good row; `failures` are (row key, error) of the first."""
-    named = "; ".join(
-        f"{row_key}: {(error or {}).get('message', 'no reason kept')}" for row_key, error in failures
-    )
-    error = AllRowsFailedError(
-        f"all {value['rows']} rows of dataset {value['dataset']!r} failed, none is tried again by itself;"
-        f" first: {named}"
-    )
-    payload = {
-        **error.to_payload(),
-        "type": type(error).__name__,
-        "dataset": value["dataset"],
-        "rows": value["rows"],
-    }
-    return failed(payload, at_ms=at_ms)
+async def _first_failures(connection: AsyncConnection, dataset_id: int) -> list[FailedRow]:
+    values = {"dataset_id": dataset_id, "limit": FAILURES_NAMED}
+    rows = await (await connection.execute(_SQL["first_failures"], values)).fetchall()
+    return [FailedRow(row_key=row_key, error=error or {}) for row_key, error in rows]
+
+
+def _failure_lines(run_id: str, value: dict[str, Any], first: list[FailedRow]) -> list[tuple[str, LogLine]]:
+    scope = f"dataset:{value['namespace']}"
+    return [
+        (run_id, LogLine(scope=scope, n=n, level="warning", message=text, fields={}))
+        for n, text in enumerate(failure_lines(value, first))
+    ]

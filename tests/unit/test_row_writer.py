@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.engine.row_writer import RowWriter, SliceEnd
-from runtime.errors import ServiceUnreachableError, SliceLostError
+from runtime.errors import PersistenceLostError, PlaylaneError, ServiceUnreachableError, SliceLostError
 from runtime.faults import no_fault
 from runtime.model.call import Usage
 from runtime.model.dataset import DatasetFacts
@@ -50,6 +50,7 @@ class Store:
         self.failures = 0
         self.lost: set[SliceId] = set()
         self.ended: set[SliceId] = set()
+        self.failing: set[int] = set()
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -60,7 +61,12 @@ class Store:
         self.writes.append(write)
         await self.gate.wait()
         done = {part.id for part in write.slices if part.final}
-        return RowWriteAnswer(done=frozenset(done), lost=frozenset(self.lost), ended=frozenset(self.ended))
+        return RowWriteAnswer(
+            done=frozenset(done),
+            lost=frozenset(self.lost),
+            ended=frozenset(self.ended),
+            failing=frozenset(self.failing),
+        )
 
 
 def writer(store: Any, usage: list[Usage] | None = None, **limits: Any) -> RowWriter:
@@ -174,3 +180,114 @@ async def test_a_newer_fence_means_lost_and_an_ended_run_means_ended() -> None:
     assert await ended == SliceEnd.ENDED
     with pytest.raises(SliceLostError):
         await rows.add(taken(0).id, row(1))
+
+
+async def test_a_write_never_exceeds_its_bytes_and_a_large_row_is_written_alone() -> None:
+    store = Store()
+    rows = writer(store, writer_bytes=1_000)
+    end = rows.open(taken())
+    for position, size in enumerate((400, 400, 400, 5_000, 400)):
+        await rows.add(taken().id, row(position, size=size))
+    rows.finish(taken().id, [])
+    assert await end == SliceEnd.DONE
+    assert [[one.position for one in write.slices[0].rows] for write in store.writes] == [
+        [0, 1],
+        [2],
+        [3],
+        [4],
+    ]
+
+
+async def test_the_buffer_never_holds_more_than_its_bytes_however_many_rows_wait() -> None:
+    store, most = Store(), 0
+    store.gate.clear()
+    rows = writer(store, writer_buffer_bytes=1_000, writer_bytes=1_000)
+    rows.open(taken())
+
+    async def add(position: int) -> None:
+        nonlocal most
+        await rows.add(taken().id, row(position, size=300))
+        most = max(most, rows._buffered_bytes)
+
+    loop = asyncio.get_running_loop()
+    adding = [loop.create_task(add(position)) for position in range(50)]
+    await wait_until(lambda: len(store.writes) == 1)
+    store.gate.set()
+    await asyncio.wait_for(asyncio.gather(*adding), 5)
+    assert most == 900
+
+
+async def test_rows_wait_for_company_for_a_tenth_of_a_second() -> None:
+    assert Limits().writer_flush_ms == 100.0
+    store = Store()
+    rows = writer(store, writer_flush_ms=50.0)
+    rows.open(taken())
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for position in range(3):
+        await rows.add(taken().id, row(position))
+    await wait_until(lambda: store.writes)
+    assert loop.time() - began >= 0.045
+    assert len(store.writes[0].slices[0].rows) == 3
+
+
+class Refusing(Store):
+    """Refuses every write that holds a row with this byte in its data."""
+
+    async def flush(self, write: RowWrite) -> RowWriteAnswer:
+        if any(b"!" in one.data for part in write.slices for one in part.rows):
+            raise PlaylaneError("Postgres refused writing rows: SQLSTATE 22P05")
+        return await super().flush(write)
+
+
+async def test_one_refused_row_fails_alone() -> None:
+    store = Refusing()
+    rows = writer(store)
+    ends = [rows.open(taken(number)) for number in range(3)]
+    for number in range(3):
+        for position in range(10):
+            bad = (number, position) == (1, 4)
+            await rows.add(taken(number).id, replace(row(position), data=b"!" if bad else b"x"))
+        rows.finish(taken(number).id, [])
+    assert await asyncio.gather(*ends) == [SliceEnd.DONE] * 3
+    stored = [(part.id.slice, one) for write in store.writes for part in write.slices for one in part.rows]
+    assert len(stored) == 30
+    assert len({(number, one.position) for number, one in stored}) == 30
+    failed = [(number, one.position) for number, one in stored if one.state is RowState.FAILED]
+    assert failed == [(1, 4)]
+
+
+async def test_what_is_refused_for_good_ends_its_run() -> None:
+    class Never(Store):
+        async def flush(self, write: RowWrite) -> RowWriteAnswer:
+            raise PlaylaneError("Postgres refused writing rows: SQLSTATE 42P01")
+
+    rows = writer(Never())
+    end = rows.open(taken())
+    await rows.add(taken().id, row(0))
+    rows.finish(taken().id, [])
+    with pytest.raises(PersistenceLostError):
+        await end
+
+
+async def test_a_slice_that_writes_nothing_asks_whether_to_go_on() -> None:
+    store = Store()
+    rows = writer(store, writer_look_s=0.02)
+    end = rows.open(taken())
+    await wait_until(lambda: store.writes)
+    assert store.writes[0].slices[0].rows == ()
+    store.ended = {taken().id}
+    assert await asyncio.wait_for(end, 5) == SliceEnd.ENDED
+
+
+async def test_the_stop_sign_of_a_failing_dataset_goes_up_for_all_its_slices() -> None:
+    store = Store()
+    store.failing = {1}
+    rows = writer(store)
+    rows.open(taken(0))
+    sign = rows.stop_sign(1)
+    other = rows.stop_sign(2)
+    await rows.add(taken(0).id, row(0))
+    await wait_until(lambda: sign.is_up)
+    assert rows.stop_sign(1) is sign
+    assert not other.is_up

@@ -4,8 +4,9 @@ select 1 from runs where run_id = %(run_id)s and attempt = %(attempt)s and state
 
 -- name: create
 -- A dataset as its body pins it; an existing one stays as it is.
-insert into datasets (run_id, key, namespace, state, columns, source_hash, on_row_error, op_key)
-values (%(run_id)s, %(key)s, %(namespace)s, 'seeding', %(columns)s::text[], %(source_hash)s, %(on_row_error)s, %(op_key)s)
+insert into datasets (run_id, key, namespace, state, columns, source_hash, on_row_error, op_key, mode)
+values (%(run_id)s, %(key)s, %(namespace)s, 'seeding', %(columns)s::text[], %(source_hash)s, %(on_row_error)s, %(op_key)s,
+  %(mode)s)
 on conflict (run_id, key) do nothing
 
 -- name: arm
@@ -20,11 +21,12 @@ from datasets where run_id = %(run_id)s and key = %(key)s
 
 -- name: begin_page
 -- The head of a page: moves on only from the page before, under the attempt's fence.
-update datasets d set pages_seeded = d.pages_seeded + 1, next_position = %(end_position)s, input_digest = %(input_digest)s
+update datasets d set pages_seeded = d.pages_seeded + 1, next_position = %(end_position)s, input_digest = %(input_digest)s,
+  input_columns = %(input_columns)s::text[]
 where d.dataset_id = %(dataset_id)s and d.state = 'seeding' and d.pages_seeded = %(page)s
   and exists (
     select 1 from runs r where r.run_id = d.run_id and r.run_id = %(run_id)s and r.attempt = %(attempt)s and r.state = 'running')
-returning 1
+returning d.mode, (select r.options ->> 'only' from runs r where r.run_id = d.run_id)
 
 -- name: insert_rows
 -- A page's rows, counted; a key that the dataset has already is a duplicate.

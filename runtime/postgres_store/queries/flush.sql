@@ -32,6 +32,51 @@ order by h.dataset_id, v.position
 on conflict (dataset_id, position) do update
 set kind = excluded.kind, due_at = excluded.due_at, detail = excluded.detail
 
+-- name: add_boundaries
+-- Waits of rows that are armed now; an event wait is ended at once by the oldest stored event that its row hasn't seen.
+with v as (
+  select h.dataset_id, v.*, r.org_id, r.created_at,
+    row_number() over (partition by h.dataset_id, v.position, v.event_key order by v.key) - 1 as skipped
+  from unnest(%(wait_slices)b::int[], %(wait_positions)b::bigint[], %(wait_keys)b::text[], %(wait_kinds)b::text[],
+    %(wait_due_ms)b::float8[], %(event_keys)b::text[], %(timeout_outcomes)b::text[])
+    v(n, position, key, kind, due_ms, event_key, timeout_outcome)
+  join unnest(%(dataset_ids)b::bigint[]) with ordinality h(dataset_id, n) on h.n = v.n
+  join datasets d on d.dataset_id = h.dataset_id
+  join runs r on r.run_id = d.run_id
+  where not exists (
+    select 1 from row_boundaries b where b.dataset_id = h.dataset_id and b.position = v.position and b.key = v.key))
+insert into row_boundaries
+  (dataset_id, position, key, kind, state, due_at, org_id, event_key, event_id, timeout_outcome, outcome)
+select v.dataset_id, v.position, v.key, v.kind, case when e.event_id is null then 'armed' else 'resolved' end,
+  now() + v.due_ms * interval '1 millisecond', v.org_id, v.event_key, e.event_id, v.timeout_outcome::jsonb,
+  case when e.event_id is not null then jsonb_build_object('ok', e.payload) end
+from v left join lateral (
+  select e.event_id, e.payload from delivered_events e
+  where e.org_id = v.org_id and e.event_key = v.event_key and e.created_at >= v.created_at
+    and not exists (
+      select 1 from row_boundaries b
+      where b.dataset_id = v.dataset_id and b.position = v.position and b.event_id = e.event_id)
+  order by e.number offset v.skipped limit 1) e on v.event_key is not null
+on conflict (dataset_id, position, key) do nothing
+
+-- name: hasten_waits
+-- Rows go on when the first of their boundaries ends, at once if one has.
+update row_waits w set due_at = least(w.due_at, x.due_at)
+from (
+  select b.dataset_id, b.position, min(case when b.state in ('arming', 'armed') then b.due_at else now() end) as due_at
+  from unnest(%(wait_slices)b::int[], %(wait_positions)b::bigint[], %(wait_keys)b::text[]) v(n, position, key)
+  join unnest(%(dataset_ids)b::bigint[]) with ordinality h(dataset_id, n) on h.n = v.n
+  join row_boundaries b on b.dataset_id = h.dataset_id and b.position = v.position and b.key = v.key
+  group by b.dataset_id, b.position) x
+where w.dataset_id = x.dataset_id and w.position = x.position
+
+-- name: end_boundaries
+-- Waits that rows had when they ended.
+update row_boundaries b set state = case when b.kind = 'sleep' and b.due_at <= now() then 'resolved' else 'cancelled' end
+from unnest(%(ended_slices)b::int[], %(ended_positions)b::bigint[]) v(n, position)
+join unnest(%(dataset_ids)b::bigint[]) with ordinality h(dataset_id, n) on h.n = v.n
+where b.dataset_id = h.dataset_id and b.position = v.position and b.state in ('arming', 'armed')
+
 -- name: write_sheet
 -- Values of rows just ended: a newer run's write wins, an older one's row is marked superseded; all counted.
 with h as (
@@ -45,14 +90,14 @@ v as materialized (
     with ordinality v(n, position, row_key, data, cell_meta, state, i)
   join h on h.n = v.n),
 written as (
-  insert into sheet_rows as s (org_id, play, namespace, row_key, data, cell_meta, write_version, run_id)
+  insert into sheet_rows as s (org_id, play, namespace, row_key, data, cell_meta, write_version, run_id, state)
   select distinct on (org_id, play, namespace, row_key)
-    org_id, play, namespace, row_key, data::jsonb, cell_meta::jsonb, write_version, run_id
+    org_id, play, namespace, row_key, data::jsonb, cell_meta::jsonb, write_version, run_id, state
   from v where state <> 'cancelled'
   order by org_id, play, namespace, row_key, write_version desc, i desc
   on conflict (org_id, play, namespace, row_key) do update
   set data = excluded.data, cell_meta = excluded.cell_meta, write_version = excluded.write_version,
-    run_id = excluded.run_id, updated_at = now()
+    run_id = excluded.run_id, state = excluded.state, updated_at = now()
   where s.write_version <= excluded.write_version
   returning s.org_id, s.play, s.namespace, s.row_key, s.write_version),
 older as (
@@ -106,6 +151,16 @@ delete from row_waits w where w.ctid = any(array(
     where x.dataset_id = s.dataset_id and x.position >= s.first_position and x.position < s.end_position
     order by x.position offset 0) o))
 
+-- name: drop_boundaries
+-- Nor is anything awaited there.
+update row_boundaries b set state = 'cancelled'
+from unnest(%(dataset_ids)b::bigint[], %(pages)b::int[], %(slices)b::int[], %(fences)b::int[])
+  h(dataset_id, page, slice, fence)
+join slices s on s.dataset_id = h.dataset_id and s.page = h.page and s.slice = h.slice and s.fence = h.fence
+  and s.state = 'open' and s.session_id = %(session_id)s
+where b.dataset_id = s.dataset_id and b.position >= s.first_position and b.position < s.end_position
+  and b.state in ('arming', 'armed')
+
 -- name: finish_slices
 -- Final slices without an open row are done.
 update slices s set state = 'done', session_id = null, claim = null
@@ -119,6 +174,14 @@ where s.dataset_id = h.dataset_id and s.page = h.page and s.slice = h.slice and 
       and r.state in ('pending', 'running')
     order by r.position limit 1) is null
 returning s.dataset_id, s.page, s.slice
+
+-- name: fail_datasets
+-- A row of theirs failed under fail-fast: what is not started is cancelled from now on.
+update datasets d set state = 'failing', winding = d.pages_settled < d.pages_seeded
+where d.dataset_id = any(array(
+  select o.dataset_id from datasets o
+  where o.dataset_id = any(%(failing)s::bigint[]) and o.state in ('seeding', 'running')
+  order by o.dataset_id for no key update))
 
 -- name: add_usage
 -- What was sent on behalf of runs; the same write repeated (answer lost) adds nothing.

@@ -70,7 +70,7 @@ with held as (
   where run_id = %(run_id)s and attempt = %(attempt)s and state = 'running' for share),
 armed as (
   insert into boundaries (run_id, op_key, kind, state, due_at)
-  select run_id, %(op_key)s, 'lane', 'armed', now() + %(delay_s)s::float8 * interval '1 second' from held
+  select run_id, %(op_key)s, %(kind)s, 'armed', now() + %(delay_s)s::float8 * interval '1 second' from held
   on conflict (run_id, op_key) do update set state = excluded.state, due_at = excluded.due_at, outcome = null)
 select count(*) from held
 
@@ -90,11 +90,12 @@ update boundaries set state = 'cancelled'
 where run_id = %(run_id)s and op_key = %(op_key)s and state in ('arming', 'armed')
 
 -- name: resolve_run_timers
--- This run's timers that are due; each resolved wait counts as a wake.
+-- This run's timers and event waits whose time is up; each ended wait counts as a wake.
 with due as (
-  update boundaries set state = 'resolved',
-    outcome = jsonb_build_object('ok', null, 'at_ms', ceil(extract(epoch from now()) * 1000)::bigint)
-  where run_id = %(run_id)s and kind = 'timer' and state = 'armed' and due_at <= now()
+  update boundaries set state = case when kind = 'event' then 'timed_out' else 'resolved' end,
+    outcome = case when kind = 'event' then timeout_outcome
+      else jsonb_build_object('ok', null, 'at_ms', ceil(extract(epoch from now()) * 1000)::bigint) end
+  where run_id = %(run_id)s and kind in ('timer', 'event') and state = 'armed' and due_at <= now()
   returning run_id),
 counted as (select run_id, count(*)::int as wakes from due group by run_id)
 update runs r set wakes = r.wakes + c.wakes from counted c where r.run_id = c.run_id
@@ -114,9 +115,46 @@ update runs set state = 'waiting', session_id = null, claim = null, wakes_seen =
 where run_id = %(run_id)s and attempt = %(attempt)s and state = 'running' and wakes = %(wakes_seen)s
 
 -- name: release
--- Gives a held run back unfinished.
-update runs set session_id = null, claim = null, hinted_at = null
+-- Gives a held run back unfinished; a sweep names it when its hint is old.
+update runs set session_id = null, claim = null,
+  hinted_at = case when %(after_s)s::float8 > 0 then now() + %(after_s)s::float8 * interval '1 second' end
 where run_id = %(run_id)s and attempt = %(attempt)s and state = 'running'
+
+-- name: pin
+-- The play's source hash, the first that is told stands.
+update runs set source_hash = coalesce(source_hash, %(source_hash)s) where run_id = %(run_id)s returning source_hash
+
+-- name: unavailable
+-- Since when no worker has the play's version, in seconds; anew after progress, or when it was long not said.
+with p as (
+  select (select count(*) from run_journal j where j.run_id = %(run_id)s) + coalesce((
+    select sum(c.completed + c.failed + c.cancelled)
+    from datasets d join dataset_counts c on c.dataset_id = d.dataset_id
+    where d.run_id = %(run_id)s), 0)::bigint as done)
+update runs r set unavailable_at = now(), unavailable_progress = p.done,
+  unavailable_since = case when r.unavailable_since is null or p.done > r.unavailable_progress
+    or r.unavailable_at < now() - %(forget_s)s::float8 * interval '1 second' then now() else r.unavailable_since end
+from p where r.run_id = %(run_id)s
+returning extract(epoch from now() - r.unavailable_since)::float8
+
+-- name: count_active
+-- Adds the time since the last look to live runs with a deadline that are held now, by their body or a slice.
+with looked as (
+  select r.run_id, exists (
+      select 1 from sessions x where x.session_id = r.session_id and x.ended_at is null)
+    or exists (
+      select 1 from datasets d
+      join pages p on p.dataset_id = d.dataset_id and p.state in ('out', 'parked')
+      join slices s on s.dataset_id = p.dataset_id and s.page = p.page and s.state = 'open'
+      join sessions x on x.session_id = s.session_id and x.ended_at is null
+      where d.run_id = r.run_id) as is_active
+  from runs r
+  where r.state in ('queued', 'running', 'waiting') and r.options ? 'deadline_s'
+  order by r.number for no key update of r skip locked)
+update runs r set active_at = now(), active_s = r.active_s + case when l.is_active
+  then least(extract(epoch from now() - coalesce(r.active_at, r.started_at, now())), %(most_s)s::float8) else 0 end
+from looked l where r.run_id = l.run_id
+returning r.run_id, r.active_s, (r.options->>'deadline_s')::float8
 
 -- name: release_claims
 -- Gives back runs whose claim was never answered.

@@ -64,6 +64,7 @@ made as (
     select r.position from run_rows r
     where r.dataset_id = c.dataset_id and r.position >= c.first_position + n * %(slice_rows)s::bigint
       and r.position < least(c.first_position + (n + 1) * %(slice_rows)s::bigint, c.end_position)
+      and r.state in ('pending', 'running', 'waiting')
     order by r.position limit 1) is not null
   on conflict do nothing)
 select page from cut order by page
@@ -77,21 +78,23 @@ where s.dataset_id = %(dataset_id)s and s.page = %(page)s and s.state = 'open'
     or s.sent_at < now() - %(stale_s)s::float8 * interval '1 second')
   and exists (
     select 1 from datasets d join runs r on r.run_id = d.run_id
-    where d.dataset_id = s.dataset_id and d.state in ('seeding', 'running', 'failing')
+    where d.dataset_id = s.dataset_id and d.state in ('seeding', 'running')
       and r.state in ('queued', 'running', 'waiting'))
 returning s.slice
 
 -- name: end_dataset
--- Ends a dataset whose pages are all settled; failed if every one of its rows failed.
+-- Ends a dataset whose pages are all settled; failed if every one of its rows failed, or any under fail-fast.
 update datasets d set ended_at = now(),
-  state = case when c.failed > 0 and c.failed = d.rows_seeded then 'failed' else 'settled' end
+  state = case when d.state = 'failing' or c.failed > 0 and c.failed = d.rows_seeded then 'failed' else 'settled' end
 from (
   select coalesce(sum(completed), 0)::bigint as completed, coalesce(sum(failed), 0)::bigint as failed,
-    coalesce(sum(superseded), 0)::bigint as superseded
+    coalesce(sum(cancelled), 0)::bigint as cancelled, coalesce(sum(superseded), 0)::bigint as superseded
   from dataset_counts where dataset_id = %(dataset_id)s) c
-where d.dataset_id = %(dataset_id)s and d.state = 'running' and d.pages_settled = d.pages_total
-returning d.run_id, d.op_key, d.key, d.namespace, d.state, d.rows_seeded, d.duplicates, c.completed, c.failed,
-  c.superseded, ceil(extract(epoch from now()) * 1000)::bigint
+where d.dataset_id = %(dataset_id)s and (d.state = 'running' and d.pages_settled = d.pages_total
+  or d.state = 'failing' and d.pages_settled = d.pages_seeded)
+returning d.run_id, d.op_key, d.key, d.namespace, d.state, d.on_row_error, d.rows_seeded, d.duplicates, c.completed,
+  c.failed, c.cancelled, c.superseded, d.kept, d.left_out, ceil(extract(epoch from now()) * 1000)::bigint,
+  extract(epoch from d.created_at)::float8
 
 -- name: first_failures
 -- The first failed rows of a dataset.
@@ -109,7 +112,7 @@ update runs r set wakes = r.wakes + 1 from resolved b where r.run_id = b.run_id 
 -- Pages to cut, send, settle or wind down.
 (select d.run_id, d.dataset_id, p.page
  from datasets d join pages p on p.dataset_id = d.dataset_id and p.state in ('out', 'parked')
- where d.state in ('seeding', 'running', 'failing') and (
+ where d.state in ('seeding', 'running') and (
    p.state = 'out' and not exists (
      select 1 from slices s where s.dataset_id = p.dataset_id and s.page = p.page and s.state = 'open')
      and (
@@ -127,7 +130,7 @@ update runs r set wakes = r.wakes + 1 from resolved b where r.run_id = b.run_id 
 union all
 (select d.run_id, d.dataset_id, p.page
  from datasets d join pages p on p.dataset_id = d.dataset_id and p.state = 'seeded' and p.page < d.next_page
- where d.state in ('seeding', 'running', 'failing')
+ where d.state in ('seeding', 'running')
  limit %(batch)s)
 union all
 (select d.run_id, d.dataset_id, p.page
@@ -147,7 +150,8 @@ union all
 select dataset_id from datasets
 where state in ('seeding', 'running', 'failing') and (
   (state in ('seeding', 'running') and next_page < least(pages_seeded, pages_settled + pages_parked + %(window)s))
-  or (state = 'running' and pages_settled = pages_total))
+  or (state = 'running' and pages_settled = pages_total)
+  or (state = 'failing' and pages_settled = pages_seeded))
 limit %(batch)s
 
 -- name: due_runs
@@ -163,10 +167,11 @@ update runs set hinted_at = now() where run_id in (
 returning run_id
 
 -- name: resolve_timers
--- Timers of any run that are due; each resolved wait counts as a wake.
+-- Timers and event waits of any run whose time is up; each resolved wait counts as a wake.
 with due as (
-  update boundaries b set state = 'resolved',
-    outcome = jsonb_build_object('ok', null, 'at_ms', ceil(extract(epoch from now()) * 1000)::bigint)
+  update boundaries b set state = case when b.kind = 'event' then 'timed_out' else 'resolved' end,
+    outcome = case when b.kind = 'event' then b.timeout_outcome
+      else jsonb_build_object('ok', null, 'at_ms', ceil(extract(epoch from now()) * 1000)::bigint) end
   from (
     select run_id, op_key from boundaries
     where state = 'armed' and due_at is not null and due_at <= now()

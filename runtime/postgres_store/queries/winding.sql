@@ -1,23 +1,23 @@
 -- name: pages
--- Unsettled pages of an ended dataset, a few.
+-- Unsettled pages of a dataset that failed or ended, a few.
 (select page from pages where dataset_id = %(dataset_id)s and state in ('out', 'parked') order by page limit %(pages)s)
 union all
 (select page from pages where dataset_id = %(dataset_id)s and state = 'seeded' order by page limit %(pages)s)
 
 -- name: close_slices
--- Slices of these pages that no live session holds, if the dataset has ended.
+-- Slices of these pages that no live session holds, if the dataset fails or has ended.
 update slices s set state = 'done', session_id = null, claim = null
 where s.dataset_id = %(dataset_id)s and s.page = any(%(pages)s::int[]) and s.state = 'open'
   and not exists (select 1 from sessions x where x.session_id = s.session_id and x.ended_at is null)
-  and exists (select 1 from datasets d where d.dataset_id = s.dataset_id and d.state in ('settled', 'failed', 'cancelled'))
+  and exists (select 1 from datasets d where d.dataset_id = s.dataset_id and d.state in ('failing', 'settled', 'failed', 'cancelled'))
 
 -- name: cancel_rows
--- Open rows of these pages that are in no open slice, if the dataset has ended; counted.
+-- Open rows of these pages that are in no open slice, if the dataset fails or has ended; counted.
 with gone as (
   update run_rows r set state = 'cancelled'
   where r.state in ('pending', 'running', 'waiting') and r.ctid = any(array(
     select o.ctid
-    from pages p join datasets d on d.dataset_id = p.dataset_id and d.state in ('settled', 'failed', 'cancelled')
+    from pages p join datasets d on d.dataset_id = p.dataset_id and d.state in ('failing', 'settled', 'failed', 'cancelled')
     cross join lateral (
       select w.ctid, w.state, w.position from run_rows w
       where w.dataset_id = p.dataset_id and w.position >= p.first_position and w.position < p.end_position
@@ -34,11 +34,20 @@ insert into dataset_counts as c (dataset_id, session_id, cancelled)
 select %(dataset_id)s, '', count(*) from gone having count(*) > 0
 on conflict (dataset_id, session_id) do update set cancelled = c.cancelled + excluded.cancelled
 
+-- name: cancel_boundaries
+-- Open waits of rows of these pages that have ended.
+update row_boundaries b set state = 'cancelled'
+from pages p, run_rows r
+where p.dataset_id = %(dataset_id)s and p.page = any(%(pages)s::int[])
+  and b.dataset_id = p.dataset_id and b.position >= p.first_position and b.position < p.end_position
+  and b.state in ('arming', 'armed')
+  and r.dataset_id = b.dataset_id and r.position = b.position and r.state in ('completed', 'failed', 'cancelled')
+
 -- name: drop_waits
 -- What rows of these pages waited for that wait no more.
 delete from row_waits w where w.ctid = any(array(
   select o.ctid
-  from pages p join datasets d on d.dataset_id = p.dataset_id and d.state in ('settled', 'failed', 'cancelled')
+  from pages p join datasets d on d.dataset_id = p.dataset_id and d.state in ('failing', 'settled', 'failed', 'cancelled')
   cross join lateral (
     select x.ctid, r.state
     from row_waits x join run_rows r on r.dataset_id = x.dataset_id and r.position = x.position
@@ -47,12 +56,12 @@ delete from row_waits w where w.ctid = any(array(
   where p.dataset_id = %(dataset_id)s and p.page = any(%(pages)s::int[]) and o.state <> 'waiting'))
 
 -- name: settle_pages
--- Those of these pages that have no open slice left, if the dataset has ended.
+-- Those of these pages that have no open slice left, if the dataset fails or has ended.
 with settled as (
   update pages p set state = 'settled'
   from datasets d
   where p.dataset_id = %(dataset_id)s and p.page = any(%(pages)s::int[]) and p.state <> 'settled'
-    and d.dataset_id = p.dataset_id and d.state in ('settled', 'failed', 'cancelled')
+    and d.dataset_id = p.dataset_id and d.state in ('failing', 'settled', 'failed', 'cancelled')
     and not exists (
       select 1 from slices s where s.dataset_id = p.dataset_id and s.page = p.page and s.state = 'open')
   returning 1),
