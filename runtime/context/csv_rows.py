@@ -1,4 +1,4 @@
-"""CSV files as rows, read as a stream; a file is taken whole or refused with line and column.
+"""CSV as rows, read as a stream; a file is taken whole or refused with line and column.
 
 Rules: UTF-8 (a byte order mark is dropped), comma, double quotes, any line ending. The first line names the
 columns: outer blanks are trimmed, empty or equal names are refused, case matters. Blank lines are no rows.
@@ -14,28 +14,39 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runtime.context.csv_projection import WHOLE, Projection
 from runtime.errors import CsvError, InputChangedError
 from runtime.policy.limits import DEFAULT_LIMITS, Limits
 
 _NOT_TEXT = re.compile("[\x00\udc80-\udcff]")
+_UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")
 _CHUNK = 1024 * 1024
+INLINE = "inline CSV"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvHandle:
-    """A CSV file that was read once: iterating it yields its rows, as long as it is still that file."""
+    """CSV rows that were read once: iterating yields them, as long as the source is still the same.
+
+    `path`: how messages name it; `file`: where it lies on this machine; `url`: where it came from; `content`: inline.
+    """
 
     path: str
     columns: tuple[str, ...]
     count: int
     digest: str
+    file: str | None = None
+    url: str | None = field(default=None, repr=False)
+    content: bytes | None = field(default=None, repr=False)
+    projection: Projection = WHOLE
     limits: Limits = field(default=DEFAULT_LIMITS, repr=False, compare=False)
 
     def __iter__(self) -> Iterator[dict[str, str]]:
-        """Rows as dicts; raises InputChangedError if the file is another one by now."""
-        self._same(file_digest(self.path))
-        reading = _Reading(self.path, self.limits)
-        yield from reading.rows()
+        """Rows as dicts; raises InputChangedError if the source is another one by now."""
+        if self.content is None:
+            self._same(file_digest(self.file or self.path, self.path))
+        reading = _Reading(self.path, self.content, self.limits, file=self.file)
+        yield from self._projected(reading) if self.projection else reading.rows()
         self._same(reading.digest())
 
     def __len__(self) -> int:
@@ -43,6 +54,13 @@ class CsvHandle:
 
     def to_json(self) -> dict[str, Any]:
         return {"path": self.path, "columns": list(self.columns), "count": self.count, "digest": self.digest}
+
+    def _projected(self, reading: "_Reading") -> Iterator[dict[str, str]]:
+        rows = reading.rows()
+        for first in rows:  # the columns are known with the first row
+            projected = self.projection.over(reading.columns, file=self.path)
+            yield projected.row(first)
+            yield from map(projected.row, rows)
 
     def _same(self, digest: str) -> None:
         if digest != self.digest:
@@ -52,44 +70,71 @@ class CsvHandle:
             )
 
 
-def scan_csv(path: str, limits: Limits = DEFAULT_LIMITS) -> CsvHandle:
-    """Read the whole file once, in flat memory; raises CsvError for the first thing that is wrong."""
-    reading = _Reading(path, limits)
+def scan_csv(
+    path: str,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    file: str | None = None,
+    content: bytes | None = None,
+    projection: Projection = WHOLE,
+) -> CsvHandle:
+    """Read the whole source once, in flat memory; raises CsvError for the first thing that is wrong."""
+    reading = _Reading(path, content, limits, file=file)
     count = sum(1 for _ in reading.rows())
-    return CsvHandle(path=path, columns=reading.columns, count=count, digest=reading.digest(), limits=limits)
+    columns = projection.over(reading.columns, file=path).columns if projection else reading.columns
+    return CsvHandle(
+        path=path,
+        columns=columns,
+        count=count,
+        digest=reading.digest(),
+        file=file,
+        content=content,
+        projection=projection,
+        limits=limits,
+    )
 
 
-def file_digest(path: str) -> str:
-    """sha256 (hex) of the file's bytes."""
+def file_digest(file: str, path: str | None = None) -> str:
+    """sha256 (hex) of the file's bytes; an error names it as `path`."""
     try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with Path(file).open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(path or file, error) from error
 
 
-class _DigestingFile(io.FileIO):
-    """Bytes of a file, digested as they pass."""
+class _Digesting(io.RawIOBase):
+    """Bytes of a source, digested as they pass."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
+    def __init__(self, source: Any) -> None:
+        self._source = source
         self.sha256 = hashlib.sha256()
 
+    def readable(self) -> bool:
+        return True
+
     def readinto(self, buffer: Any, /) -> int:
-        count = super().readinto(buffer) or 0
+        count = self._source.readinto(buffer) or 0
         self.sha256.update(memoryview(buffer)[:count])
         return count
 
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
 
 class _Reading:
-    """One pass over a file."""
+    """One pass over a source."""
 
-    def __init__(self, path: str, limits: Limits) -> None:
+    def __init__(self, path: str, content: bytes | None, limits: Limits, *, file: str | None) -> None:
         self.columns: tuple[str, ...] = ()
         self._path = path
+        self._file = file or path
+        self._content = content
         self._limits = limits
         self._line = 0
         self._row_line = 1
+        self._record_chars = 0
         self._sha256: Any = None
 
     def digest(self) -> str:
@@ -97,21 +142,31 @@ class _Reading:
 
     def rows(self) -> Iterator[dict[str, str]]:
         csv.field_size_limit(self._limits.csv_field_bytes)  # one process-wide value, always the same
-        try:
-            raw = _DigestingFile(self._path)
-        except OSError as error:
-            raise _unreadable(self._path, error) from error
+        raw = _Digesting(self._opened())
         self._sha256 = raw.sha256
         buffered = io.BufferedReader(raw, _CHUNK)
         with io.TextIOWrapper(buffered, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
             yield from self._records(csv.reader(self._lines(text), strict=True))
 
+    def _opened(self) -> io.RawIOBase | io.BytesIO:
+        if self._content is not None:
+            return io.BytesIO(self._content)
+        try:
+            return io.FileIO(self._file)
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
+
     def _lines(self, text: io.TextIOWrapper) -> Iterator[str]:
         limit = self._limits.row_bytes
         while line := text.readline(limit + 1):
             self._line += 1
+            self._record_chars += len(line)
             if len(line) > limit:
                 raise self._error(self._line, limit, f"the line is longer than {limit:,} characters")
+            if self._record_chars > limit:
+                raise self._error(
+                    self._row_line, 1, f"the record that begins here is longer than {limit:,} characters"
+                )
             if not line.isascii() or "\x00" in line:
                 self._check_text(line)
             yield line
@@ -120,6 +175,8 @@ class _Reading:
         bad = _NOT_TEXT.search(line)
         if bad is None:
             return
+        if self._line == 1 and line.startswith(_UTF_16):
+            raise self._error(1, 1, "the file is UTF-16: save it as UTF-8 text")
         what = (
             "a NUL byte"
             if bad.group() == "\x00"
@@ -129,7 +186,7 @@ class _Reading:
 
     def _records(self, reader: Any) -> Iterator[dict[str, str]]:
         while True:
-            self._row_line = self._line + 1
+            self._row_line, self._record_chars = self._line + 1, 0
             try:
                 cells = next(reader, None)
             except csv.Error as error:

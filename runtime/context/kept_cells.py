@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.context.dataset import DATASET_KIND, DatasetHandle
+from runtime.context.dataset_handle import DATASET_KIND, DatasetHandle
+from runtime.context.fetching import FETCH_KIND, FetchResponse
 from runtime.context.tool_result import KIND as TOOL_RESULT_KIND
 from runtime.context.tool_result import result_of
 from runtime.model.cell import KEPT
@@ -30,6 +31,8 @@ def _made(value: Any, mark: Mapping[str, Any], origin: Origin | None) -> Any:
     kind = mark.get("kind")
     if kind == TOOL_RESULT_KIND:
         return result_of(mark, value, origin)
+    if kind == FETCH_KIND and isinstance(value, Mapping):
+        return FetchResponse(value)
     if kind == DATASET_KIND and isinstance(value, Mapping):
         return DatasetHandle.of_json(value)
     return value

@@ -3,6 +3,7 @@
 from typing import Any
 
 from runtime.errors import JsonValueError
+from runtime.known_secrets import known_secrets
 from runtime.model.json_value import check
 from runtime.model.kept_value import plain
 from runtime.policy.limits import Limits
@@ -10,7 +11,7 @@ from runtime.policy.limits import Limits
 
 def log_text(text: object, limits: Limits) -> str:
     """The message, storable and cut to `log_chars`."""
-    return _storable(str(text), limits.log_chars)
+    return _storable(known_secrets.redacted(str(text)), limits.log_chars)
 
 
 def log_fields(fields: dict[str, Any], limits: Limits) -> dict[str, Any]:
@@ -19,11 +20,11 @@ def log_fields(fields: dict[str, Any], limits: Limits) -> dict[str, Any]:
 
 
 def _field(value: Any, limits: Limits) -> Any:
-    value = plain(value)[0]
+    value = known_secrets.redacted_value(plain(value)[0])
     try:
         check(value)
     except JsonValueError:
-        return _storable(repr(value), limits.log_chars)
+        return _storable(known_secrets.redacted(repr(value)), limits.log_chars)
     if isinstance(value, str):
         return _storable(value, limits.log_chars)
     if isinstance(value, (list, tuple, dict)) and len(text := repr(value)) > limits.log_chars:

@@ -1,35 +1,71 @@
 """What a body returned, as the JSON that its run keeps."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from runtime.context.csv_rows import CsvHandle
+from runtime.context.dataset_handle import DatasetHandle
 from runtime.errors import JsonValueError
 from runtime.model import json_value
 from runtime.model.kept_value import KeptValue
+from runtime.model.run_result import DATASET
 from runtime.policy.limits import Limits
 
+Previews = Mapping[int, list[Any]]
+"""Dataset id -> its first rows."""
 
-def result_json(value: Any, limits: Limits) -> bytes:
+
+def result_json(value: Any, limits: Limits, previews: Previews | None = None) -> bytes:
     """Checked JSON text of a result; handles become objects. Raises JsonValueError with the path."""
-    plain = _plain(value, "$", limits.value_depth)
+    plain = _plain(value, "$", limits.value_depth, previews or {})
     text = json_value.dumps(json_value.check(plain, path="$", max_depth=limits.value_depth))
     if len(text) > limits.result_bytes:
+        path, size = json_value.heaviest(plain, "$")
         raise JsonValueError(
-            "$",
-            f"the play returned {len(text):,} bytes; a result holds at most {limits.result_bytes:,}: "
-            "return the dataset's handle, its rows are in the sheet",
+            path,
+            f"{size:,} of the {len(text):,} bytes that the play returned; a result holds at most "
+            f"{limits.result_bytes:,} bytes: return the dataset's handle, its rows are in the sheet",
         )
     return text
 
 
-def _plain(value: Any, path: str, depth: int) -> Any:
+def handles_in(value: Any, limits: Limits) -> list[DatasetHandle]:
+    """The datasets that a result names, as far as they are shown with rows."""
+    return list(islice(_handles(value, limits.value_depth), limits.previews))
+
+
+def preview(texts: list[str], limits: Limits) -> list[Any]:
+    """As many of the rows (JSON text) as a preview holds."""
+    shown: list[Any] = []
+    size = 0
+    for text in texts[: limits.preview_rows]:
+        size += len(text)
+        if size > limits.preview_bytes:
+            break
+        shown.append(json_value.loads(text.encode()))
+    return shown
+
+
+def _handles(value: Any, depth: int) -> Any:
+    if isinstance(value, DatasetHandle):
+        yield value
+    elif depth > 0 and isinstance(value, (Mapping, list, tuple)) and not isinstance(value, KeptValue):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _handles(item, depth - 1)
+
+
+def _plain(value: Any, path: str, depth: int, previews: Previews) -> Any:
     if depth < 0:
         raise JsonValueError(path, "nested too deeply")
+    if isinstance(value, DatasetHandle):
+        first = None if value.dataset_id is None else previews.get(value.dataset_id)
+        shown = {} if first is None else {"preview": first}
+        return {"kind": DATASET, **value.to_json(), "count": value.count, **shown}
     if isinstance(value, (KeptValue, CsvHandle)):
         return value.to_json()
     if isinstance(value, Mapping):
-        return {name: _plain(item, f"{path}.{name}", depth - 1) for name, item in value.items()}
+        return {name: _plain(item, f"{path}.{name}", depth - 1, previews) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{path}[{position}]", depth - 1) for position, item in enumerate(value)]
+        return [_plain(item, f"{path}[{at}]", depth - 1, previews) for at, item in enumerate(value)]
     return value

@@ -1,6 +1,6 @@
 """JSON values at the edge: exact numbers, text that Postgres can hold, a bounded depth.
 
-The stated policy (FAULTS B18): a value either round-trips exactly or is refused with its path.
+The stated policy: a value either round-trips exactly or is refused with its path; README has it as a table.
 """
 
 import json
@@ -14,6 +14,22 @@ from runtime.errors import JsonValueError
 
 _LONG_DIGITS = re.compile(rb"\d{19}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+INTEGER_DIGITS = 4_000  # Python stops at 4,300 by default, Postgres far beyond
+_MOST = 10**INTEGER_DIGITS - 1
+_LONGEST_HINT = 40
+
+
+class Repeated(dict[str, Any]):
+    """A JSON object in which a name stood twice: nobody can say which value was meant, so it is refused."""
+
+    name = ""
+
+
+class Unreadable:
+    """Stands where a parsed text holds a number that no value can show."""
+
+    def __init__(self, text: str) -> None:
+        self.what = f"a number of {len(text):,} digits" if len(text) > _LONGEST_HINT else f"the number {text}"
 
 
 def loads(data: bytes) -> Any:
@@ -23,6 +39,17 @@ def loads(data: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         raise JsonValueError("$", f"not JSON: {error}") from error
     return value
+
+
+def loads_foreign(data: bytes) -> Any:
+    """Parse text that others wrote: what can't be kept stays visible, for `check` to refuse with its path.
+
+    NaN and infinities come as floats, a repeated name as `Repeated`, an endless integer as `Unreadable`.
+    """
+    try:
+        return json.loads(data, object_pairs_hook=_pairs, parse_int=_integer)
+    except (ValueError, RecursionError) as error:
+        raise JsonValueError("$", f"not JSON: {error}") from error
 
 
 def dumps(value: Any) -> bytes:
@@ -74,9 +101,11 @@ def _walk(value: Any, path: str, depth: int) -> None:
         for name, item in value.items() if kind is dict else enumerate(value):
             if kind is dict:
                 _check_name(name, path)
-            if type(item) is not int:
+            if type(item) is not int or not -_MOST <= item <= _MOST:
                 _walk(item, f"{path}.{name}" if kind is dict else f"{path}[{name}]", depth - 1)
-    elif kind is not int and kind is not bool and value is not None:
+    elif kind is int:
+        _check_integer(value, path)
+    elif kind is not bool and value is not None:
         _refuse(value, path)
 
 
@@ -97,6 +126,11 @@ def _check_text(value: str, path: str) -> None:
         raise JsonValueError(path, "text holds half of a surrogate pair")
 
 
+def _check_integer(value: int, path: str) -> None:
+    if not -_MOST <= value <= _MOST:
+        raise JsonValueError(path, f"the integer has more than {INTEGER_DIGITS:,} digits")
+
+
 def _check_float(value: float, path: str) -> None:
     if not math.isfinite(value):
         raise JsonValueError(path, f"{value} is not a finite number")
@@ -105,9 +139,56 @@ def _check_float(value: float, path: str) -> None:
 def _refuse(value: Any, path: str) -> NoReturn:
     if hasattr(value, "send") and hasattr(value, "close"):
         raise JsonValueError(path, "a coroutine was returned and never awaited: add `await`")
-    raise JsonValueError(
-        path, f"{type(value).__name__} is not a JSON value: turn it into text, a number, a list or a dict"
-    )
+    if isinstance(value, Repeated):
+        raise JsonValueError(path, f"the name {value.name!r:.80} stands twice in one object")
+    if isinstance(value, Unreadable):
+        raise JsonValueError(path, f"{value.what} can't be kept exactly")
+    own_reason = getattr(type(value), "not_json", None)
+    if isinstance(own_reason, str):
+        raise JsonValueError(path, own_reason)
+    instead = _INSTEAD.get(type(value).__name__, "turn it into text, a number, a list or a dict")
+    raise JsonValueError(path, f"{type(value).__name__} is not a JSON value: {instead}")
+
+
+_INSTEAD = {
+    "datetime": "write value.isoformat()",
+    "date": "write value.isoformat()",
+    "Decimal": "write str(value), or float(value) where that is exact enough",
+    "bytes": "decode it to text, or write base64",
+    "set": "write sorted(value)",
+    "frozenset": "write sorted(value)",
+    "UUID": "write str(value)",
+    "DatasetBuilder": "run it: `await ctx.dataset(...).with_column(...).run(key=...)` gives its handle",
+}
+
+
+def heaviest(value: Any, path: str) -> tuple[str, int]:
+    """(path, JSON bytes) of the deepest part that makes up more than half of a checked value."""
+    size = len(dumps(value))
+    while isinstance(value, (dict, list, tuple)) and value:
+        if isinstance(value, dict):
+            parts = [(len(dumps(item)), f"{path}.{name}", item) for name, item in value.items()]
+        else:
+            parts = [(len(dumps(item)), f"{path}[{at}]", item) for at, item in enumerate(value)]
+        most = max(parts, key=lambda part: part[0])
+        if most[0] * 2 <= size:
+            break
+        size, path, value = most
+    return path, size
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) == len(pairs):
+        return made
+    twice = Repeated(made)
+    names = [name for name, _ in pairs]
+    twice.name = next(name for at, name in enumerate(names) if name in names[:at])
+    return twice
+
+
+def _integer(text: str) -> Any:
+    return int(text) if len(text) <= INTEGER_DIGITS else Unreadable(text)
 
 
 def _loads_exact(data: bytes) -> Any:

@@ -10,11 +10,12 @@ import orjson
 
 from runtime.errors import DatasetInputError, JsonValueError
 from runtime.model import json_value
-from runtime.model.canonical_json import digest
+from runtime.model.canonical_json import canonical, digest
 from runtime.model.kept_value import plain
 
 RESERVED_PREFIXES = ("__deepline", "__playlane")
 KEY_CHARS = 200
+_NAMES_SHOWN = 20
 
 KeyFunction = Callable[[Mapping[str, Any]], Any]
 
@@ -39,6 +40,17 @@ class KeySpec:
 class TakenRow:
     row_key: str
     input: bytes
+    columns: tuple[str, ...] = ()
+
+
+class SourcedRow(dict[str, Any]):
+    """A row that was cut from another: that one identifies it, and an explicit key may name its columns too."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, row: Mapping[str, Any], source: dict[str, Any]) -> None:
+        super().__init__(row)
+        self.source = source
 
 
 def take_row(
@@ -49,7 +61,8 @@ def take_row(
     text = json_value.dumps(cleaned)
     if len(text) > max_bytes:
         raise _refusal(dataset, number, f"is {len(text):,} bytes long; at most {max_bytes:,} are taken")
-    return TakenRow(row_key=key_of(cleaned, key=key, outputs=outputs), input=text)
+    row_key = key_of(cleaned, key=key, outputs=outputs, source=_source(row))
+    return TakenRow(row_key=row_key, input=text, columns=tuple(cleaned))
 
 
 def check_row(
@@ -59,7 +72,7 @@ def check_row(
     try:
         cleaned = _storable(clean(row))
         if key.explicit:
-            key_of(cleaned, key=key, outputs=outputs)
+            key_of(cleaned, key=key, outputs=outputs, source=_source(row))
     except (JsonValueError, ValueError) as error:
         raise _refusal(dataset, number, str(error)) from error
     return cleaned
@@ -84,20 +97,38 @@ def clean(row: object) -> dict[str, Any]:
     }
 
 
-def key_of(row: dict[str, Any], *, key: KeySpec, outputs: frozenset[str]) -> str:
+def key_of(
+    row: dict[str, Any], *, key: KeySpec, outputs: frozenset[str], source: dict[str, Any] | None = None
+) -> str:
     """The row's key; raises ValueError if an explicit key has no usable value.
 
-    An explicit key sees input columns only: a column that the dataset writes can't identify its row.
+    An explicit key sees input columns only: a column that the dataset writes can't identify its row. `source`: the
+    row that it was cut from.
     """
     if not key.explicit:
-        return digest(row)
-    visible = {name: value for name, value in row.items() if name not in outputs}
-    found = _called(key.function, visible) if key.function else [visible.get(name) for name in key.columns]
-    parts = [_part(part) for part in (found if isinstance(found, (list, tuple)) else [found])]
+        return digest(row if source is None else source)
+    whole = row if source is None else {**source, **row}
+    visible = {name: value for name, value in whole.items() if name not in outputs}
+    parts = [_part(value, name) for name, value in _key_values(key, visible, outputs)]
     if not parts:
         raise ValueError("has an empty key: name at least one column")
     text = parts[0] if len(parts) == 1 else orjson.dumps(parts).decode()
     return text if len(text) <= KEY_CHARS else digest(text)
+
+
+def _key_values(key: KeySpec, row: dict[str, Any], outputs: frozenset[str]) -> list[tuple[str, Any]]:
+    """(what it is, value) of each part of an explicit key."""
+    if key.function is not None:
+        found = _called(key.function, row)
+        values = found if isinstance(found, (list, tuple)) else [found]
+        return [("what its key function returned", value) for value in values]
+    for name in key.columns:
+        if name in outputs:
+            raise ValueError(f'has no key: column "{name}" is made by the dataset; use a column of its input')
+        if name not in row:
+            known = ", ".join(list(row)[:_NAMES_SHOWN]) or "none"
+            raise ValueError(f'has no key: it has no column "{name}" (it has: {known})')
+    return [(f'column "{name}"', row[name]) for name in key.columns]
 
 
 def chained(previous: bytes, row: bytes) -> bytes:
@@ -112,17 +143,24 @@ def _called(function: KeyFunction, row: dict[str, Any]) -> Any:
         raise ValueError(f"has no key: its key function raised {type(error).__name__}: {error}") from error
 
 
-def _part(value: Any) -> str:
+def _part(value: Any, what: str) -> str:
     if value is None:
-        raise ValueError("has no key: its value is missing or null; use a column that every row fills")
+        raise ValueError(f"has no key: {what} is null; use a column that every row fills")
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError(f"has a key of type {type(value).__name__}: only text and numbers identify a row")
+        raise ValueError(
+            f"has no key: {what} is of type {type(value).__name__}; only text and numbers identify a row"
+        )
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"has the key {value}: it is not a finite number")
-    text = str(value).strip()
+        raise ValueError(f"has no key: {what} is {value}, not a finite number")
+    text = value.strip() if isinstance(value, str) else canonical(value).decode()  # 1.0 is 1
     if not text:
-        raise ValueError("has an empty key; use a column that every row fills")
+        raise ValueError(f"has an empty key: {what} is empty; use a column that every row fills")
+    json_value.check(text, path="$.key")
     return text
+
+
+def _source(row: object) -> dict[str, Any] | None:
+    return clean(row.source) if isinstance(row, SourcedRow) else None
 
 
 def _refusal(dataset: str, number: int, reason: str) -> DatasetInputError:

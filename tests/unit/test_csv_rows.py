@@ -64,7 +64,7 @@ def test_taken(tmp_path: Path, data: bytes, rows: list[dict[str, str]]) -> None:
         (b'a\n"x"y\n', "line 2, column 1"),
         (b"a\n1\nx\x00y\n", "line 3, column 2: a NUL byte"),
         (b"a\nZ\xfcrich\n", "line 2, column 2: byte 0xfc, which is not UTF-8"),
-        ("a\n1\n".encode("utf-16"), "line 1, column 1: byte 0xff"),
+        ("a\n1\n".encode("utf-16"), "line 1, column 1: the file is UTF-16"),
         (b"a\n" + b"x" * (1024 * 1024 + 1), "line 2, column 1"),
     ],
 )

@@ -100,3 +100,65 @@ def test_what_passes_the_check_round_trips(value: Any) -> None:
     except JsonValueError:
         return
     assert json_value.loads(json_value.dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "words"),
+    [
+        (b'{"a":{"k":1,"k":1}}', "$.a", "the name 'k' stands twice"),
+        (b'[{"k":1,"j":2,"k":3}]', "$[0]", "stands twice"),
+        (b'{"a":[NaN]}', "$.a[0]", "nan is not a finite number"),
+        (b'{"a":-Infinity}', "$.a", "finite"),
+        (b'{"a":1e400}', "$.a", "finite"),
+        (b'{"a":' + b"9" * 5_000 + b"}", "$.a", "a number of 5,000 digits"),
+        (b'{"a":"\\ud800"}', "$.a", "surrogate"),
+        (b'{"a\\u0000":1}', "$", "NUL"),
+    ],
+)
+def test_what_others_wrote_is_refused_where_it_stands(text: bytes, path: str, words: str) -> None:
+    value = json_value.loads_foreign(text)
+    with pytest.raises(JsonValueError, match=words) as refused:
+        json_value.check(value)
+    assert refused.value.path == path
+
+
+@given(JSON)
+def test_what_others_wrote_is_the_same_value_where_it_can_be_kept(value: Any) -> None:
+    try:
+        text = json_value.dumps(json_value.check(value))
+    except JsonValueError:
+        return
+    assert json_value.same(json_value.loads_foreign(text), json_value.loads(text))
+
+
+@pytest.mark.parametrize("digits", [19, 400, 4_000])
+def test_long_integers_are_exact(digits: int) -> None:
+    value = [10**digits - 1, -(10**digits - 1)]
+    assert json_value.loads(json_value.dumps(json_value.check(value))) == value
+
+
+@pytest.mark.parametrize("value", [10**4_000, {"a": [-(10**4_000)]}])
+def test_endless_integers_are_refused(value: Any) -> None:
+    with pytest.raises(JsonValueError, match="more than 4,000 digits"):
+        json_value.check(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({"a": 1, "b": {"c": ["x" * 50, "y" * 200]}}, "$.b.c[1]"),
+        (["x" * 50] * 10, "$"),
+        ("x" * 50, "$"),
+        ({}, "$"),
+    ],
+)
+def test_the_heaviest_part_is_named(value: Any, path: str) -> None:
+    found, size = json_value.heaviest(value, "$")
+    assert found == path
+    assert 0 < size <= len(json_value.dumps(value))
+
+
+def test_a_long_path_is_cut_in_the_middle() -> None:
+    error = JsonValueError("$" + "[0]" * 500, "nested too deeply")
+    assert len(str(error)) < 250
+    assert str(error).endswith("[0]: nested too deeply")
