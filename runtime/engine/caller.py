@@ -46,6 +46,7 @@ class _Entry:
     waiters: list[_Waiter] = field(default_factory=list)
     posts: int = 0
     posted_ms: float = 0.0
+    posted_run: str | None = None  # for which the poster has it
     polls: int = 0
     poll_at_ms: float = 0.0
     leased_ms: float = 0.0  # when somebody was last seen to work on it
@@ -107,9 +108,11 @@ class Caller:
         if max_wait_ms is None:
             answer = await waiter.answered
         else:
-            done, _ = await asyncio.wait({waiter.answered}, timeout=max_wait_ms / 1000)
+            try:
+                done, _ = await asyncio.wait({waiter.answered}, timeout=max_wait_ms / 1000)
+            finally:
+                waiter.answered.cancel()  # its time is up, or its asker is gone; an answer stays one
             if not done:
-                waiter.answered.cancel()
                 raise await self._silence.exceeded(
                     call, lane, f"max_wait_ms={max_wait_ms:g}", posts=entry.posts
                 )
@@ -182,7 +185,11 @@ class Caller:
                     self._fresh[: self._limits.receipt_chunk],
                     self._fresh[self._limits.receipt_chunk :],
                 )
-                self._post(await self._unanswered(fresh))
+                try:
+                    self._post(await self._unanswered(fresh))
+                except Exception as error:  # of ours: whoever asked must learn it, no poll would
+                    log.exception("calls not posted", action="caller.look_up", calls=len(fresh))
+                    _fail(fresh, error)
         finally:
             self._looking = False
 
@@ -216,19 +223,29 @@ class Caller:
             entry.posts += 1
             entry.posted_ms = now_ms
             self._poll_later(entry, now_ms)
-            self._poster.add(entry.lane, entry.waiting[0].call)
+            self._unpost(entry)
+            call = entry.waiting[0].call
+            entry.posted_run = call.run_id
+            self._poster.add(entry.lane, call)
+
+    def _unpost(self, entry: _Entry) -> None:
+        """The last post of it is over."""
+        if entry.posted_run is not None:
+            self._poster.done(entry.lane, entry.posted_run, entry.key)
+            entry.posted_run = None
 
     # ---- answers
 
     async def _read_inbox(self) -> None:
         while True:
             try:
-                answers = await self._inbox.pop(self._session_id, self._limits.inbox_block_s)
+                await self._take(await self._inbox.pop(self._session_id, self._limits.inbox_block_s))
             except ServiceUnreachableError as error:
                 log.warning("inbox not readable", action="caller.inbox", error=str(error))
                 await asyncio.sleep(self._limits.inbox_block_s)
-                continue
-            await self._take(answers)
+            except Exception:
+                log.exception("answers dropped, the poll finds them", action="caller.inbox")
+                await asyncio.sleep(self._limits.inbox_block_s)
 
     async def _take(self, answers: list[Answer]) -> None:
         stored: list[_Entry] = []
@@ -267,6 +284,9 @@ class Caller:
                 await self._poll_once()
             except ServiceUnreachableError as error:
                 log.warning("poll failed", action="caller.poll", error=str(error))
+            except Exception:
+                log.exception("poll broke off, it goes on", action="caller.poll")
+                await asyncio.sleep(self._limits.poll_max_ms / 1000)
 
     async def _poll_once(self) -> None:
         now_ms = self._now_ms()
@@ -289,6 +309,8 @@ class Caller:
             elif await self._end_waits(entry, now_ms):
                 silent[entry.lane] += 1
             self._poll_later(entry, now_ms)
+            if entry.posted_run and self._poster.holds(entry.lane, entry.posted_run, entry.key):
+                continue
             verdict = reposting.decide(
                 posts=entry.posts,
                 posted_ms=entry.posted_ms,
@@ -344,6 +366,7 @@ class Caller:
         entry.waiters = entry.waiting
         if is_here and not entry.waiters:
             del self._entries[entry.key]
+            self._unpost(entry)
         return is_here and bool(entry.waiters)
 
     def _now_ms(self) -> float:
@@ -353,3 +376,9 @@ class Caller:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _fail(entries: Iterable[_Entry], error: Exception) -> None:
+    for entry in entries:
+        for waiter in entry.waiting:
+            waiter.answered.set_exception(error)

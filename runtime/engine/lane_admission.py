@@ -78,9 +78,9 @@ class Admission:
         while items and not self.is_closed:
             await self._committer.wait_open()
             claimed = await self._claim(items, {})
-            self._book.leave(claimed.held)
+            self._book.leave(self._unsettled(claimed.held))
             for batch_id, waiting in claimed.takeover.items():
-                self._adopt(batch_id, waiting)
+                self._adopt(batch_id, self._unsettled(waiting))
             await self._book.release(claimed.strays)
             await self._settle(claimed.granted, lane, specs)
             items = await self._outwait(claimed, started_ms)
@@ -97,8 +97,8 @@ class Admission:
                 raise
             except (ToolCallError, PlayDefinitionError) as error:
                 refused = [item for item in items if item.call.tool == tool and item.call.org_id == org_id]
-                await self._book.fail(refused, error.to_payload())
-        return specs, [item for item in items if self._is_here(item)]
+                await self._book.fail(self._unsettled(refused), error.to_payload())
+        return specs, self._unsettled(items)
 
     async def _spec(self, catalog: ToolCatalog, tool: str, org_id: str) -> BatchSpec:
         metadata = await self._parts.until_reachable(
@@ -110,7 +110,7 @@ class Admission:
         parts = self._parts
         claimed = _Claimed()
         wanted: list[Item] = []
-        for item in items:
+        for item in self._unsettled(items):
             if self._book.is_forced_by_another(item):
                 claimed.held.append(item)
             elif self._book.reserve(item):
@@ -133,6 +133,11 @@ class Admission:
 
     def _sort(self, item: Item, own: Claim, shared: Claim | None, claimed: _Claimed) -> None:
         """By what Redis said of its key and, for a forced call, of the shared one."""
+        if not self._is_unsettled(item):  # an adopted batch has it since it was asked for
+            granted = [c for c in (own, shared) if c is not None and c.verdict is ClaimVerdict.GRANTED]
+            held = item.leases if self._is_here(item) else []
+            claimed.strays += [lease for lease in map(_lease_of, granted) if lease not in held]
+            return
         item.fence = own.fence if own.verdict is ClaimVerdict.GRANTED else 0
         item.shared_fence = shared.fence if shared and shared.verdict is ClaimVerdict.GRANTED else 0
         verdicts = {own.verdict} | ({shared.verdict} if shared else set[ClaimVerdict]())
@@ -170,15 +175,17 @@ class Admission:
                     item, stored.get(item.call.key), is_fenced=specs[spec_key(item.call)].is_fenced
                 )
                 open_items.append(item)
-        open_items = await self._above_stored(open_items, stored)
-        open_items = await self._budget.admit(open_items, specs)
-        open_items = await self._fence.sendable(open_items, stored)
-        if self.is_closed:
-            await self._book.give_back(open_items)
-        else:
-            self._enqueue(open_items, lane, specs)
-        await self._book.release(done)
-        await self._book.push(out)
+        try:
+            open_items = await self._above_stored(open_items, stored)
+            open_items = await self._budget.admit(open_items, specs)
+            open_items = await self._fence.sendable(open_items, stored)
+            if self.is_closed:
+                await self._book.give_back(open_items)
+            else:
+                self._enqueue(open_items, lane, specs)
+        finally:
+            await self._book.release(done)
+            await self._book.push(out)
         await self._parts.fault("lane.after_admit")
 
     def _is_answered(self, item: Item, stored: dict[str, Receipt], out: Outgoing) -> bool:
@@ -229,13 +236,21 @@ class Admission:
             return []
         grace_ms = min(limits.heartbeat_s, limits.session_ttl_s / 3) * 1000
         await clock.sleep(grace_ms if claimed.grace else limits.lane_retry_ms)
-        return [item for item in items if self._is_here(item)]
+        return self._unsettled(items)
 
-    def _unsettled(self, items: list[Item]) -> list[Item]:
-        return [item for item in items if self._is_here(item) and not item.is_queued]
+    def _unsettled(self, items: Sequence[Item]) -> list[Item]:
+        """Those that are the admission's still: not answered, not queued, not a batch's that was adopted meanwhile."""
+        return [item for item in items if self._is_unsettled(item)]
+
+    def _is_unsettled(self, item: Item) -> bool:
+        return self._is_here(item) and not item.is_queued
 
     def _is_here(self, item: Item) -> bool:
         return self._book.items.get(item.call.key) is item
+
+
+def _lease_of(claim: Claim) -> Lease:
+    return Lease(key=claim.key, fence=claim.fence)
 
 
 def _keys_of(item: Item) -> tuple[str, ...]:

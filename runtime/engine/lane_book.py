@@ -71,6 +71,9 @@ class LaneBook:
     def answer(self, item: Item, answer: Answer, out: Outgoing) -> None:
         """Answer all who wait; the item leaves."""
         self._drop(item)
+        self._tell(item, answer, out)
+
+    def _tell(self, item: Item, answer: Answer, out: Outgoing) -> None:
         told: set[str] = set()
         for waiter in item.waiters:
             if waiter.inbox not in told:
@@ -108,6 +111,13 @@ class LaneBook:
     async def put_off(self, items: Sequence[Item], until_ms: float) -> None:
         """Release the leases of calls whose turn is far away, and ask their callers to come back then."""
         await self._unsent(items, AnswerState.TRY_LATER, until_ms)
+
+    async def tell_later(self, items: Sequence[Item], until_ms: float) -> None:
+        """Send away who waits, until then; the items stay, and their outcomes are found in receipts."""
+        out = outgoing()
+        for item in items:
+            self._tell(item, Answer(key=item.call.key, state=AnswerState.TRY_LATER, until_ms=until_ms), out)
+        await self.push(out)
 
     async def _unsent(self, items: Sequence[Item], state: AnswerState, until_ms: float | None) -> None:
         out = outgoing()
@@ -213,6 +223,14 @@ class LaneBook:
                 wanted.append(item)
         for run_id, theirs in refused.items():
             self.prevented += len(theirs)
+            log.warning(
+                "calls of a stopped run not made",
+                action="lane.prevented",
+                run_id=run_id,
+                calls=len(theirs),
+                prevented=self.prevented,
+                because=self.stopped_runs[run_id].get("code"),
+            )
             await self.fail(theirs, self.stopped_runs[run_id], run_id)
         return wanted
 

@@ -102,8 +102,8 @@ class Reply:
 
     async def store_again(self) -> None:
         """Store outcomes that a latch kept; called by sweeps."""
-        kept, self.uncommitted = self.uncommitted, []
-        for flight, receipts in kept:
+        for kept in list(self.uncommitted):
+            flight, receipts = kept
             try:
                 await self._committer.store(
                     receipts, usage_of(flight, flight.outcomes), charges_of(flight), is_repeat=True
@@ -112,8 +112,10 @@ class Reply:
                 log.warning(
                     "outcomes still not stored", action="lane.latch", calls=len(receipts), error=str(error)
                 )
-                self.uncommitted.append((flight, receipts))
                 continue
+            if kept not in self.uncommitted:
+                continue
+            self.uncommitted.remove(kept)
             keys = [key for item in flight.items for key in (item.call.key, item.call.shared_key)]
             leases = [self._book.kept.pop(key) for key in keys if key in self._book.kept]
             await self._book.release(leases, flight.record.batch_id if flight.record else None)

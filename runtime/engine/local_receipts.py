@@ -33,6 +33,14 @@ _NOT_OUTCOMES = (RunFatalError, OwnershipLostError, ServiceUnreachableError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    """Work under way, and whose run began it."""
+
+    task: "asyncio.Task[LocalOutcome]"
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalParts:
     """What local receipts stand on."""
 
@@ -53,7 +61,7 @@ class LocalReceipts:
         self._reads: Gathered[str, Receipt | None] = Gathered(self._read, chunk=chunk)
         self._claims: Gathered[tuple[str, int], Claim] = Gathered(self._claim, chunk=chunk)
         self._committer = Committer(parts)
-        self._running: dict[str, asyncio.Task[LocalOutcome]] = {}
+        self._running: dict[str, _Running] = {}
         self._held: dict[str, Lease] = {}
         self._to_release: list[Lease] = []
         self._uncommitted: list[Receipt] = []
@@ -67,19 +75,30 @@ class LocalReceipts:
         on a shared key for too long.
         """
         while True:
-            running = self._running.get(work.key)
-            if running is None:
-                running = self._start(work, make)
-            outcome = await asyncio.shield(running)
-            if outcome.serves(work.run_id):
+            running = self._running.get(work.key) or self._start(work, make)
+            try:
+                outcome = await asyncio.shield(running.task)
+            except RunFatalError:
+                if running.run_id == work.run_id:
+                    raise
+                continue  # what ends another run is no answer to this one
+            if freshness.serves_local(outcome, work):
                 return outcome
 
     async def settled(self, keys: Sequence[str] | None = None) -> None:
         """Wait, for `local_finish_s` at most, until no work of these keys, or none at all, runs here."""
         asked = list(self._running) if keys is None else keys
-        running = [self._running[key] for key in asked if key in self._running]
+        running = [self._running[key].task for key in asked if key in self._running]
         if running:
             await asyncio.wait(running, timeout=self._parts.limits.local_finish_s)
+
+    def when_ended(self, key: str, then: Callable[[], None]) -> None:
+        """Call `then` when no work of this key runs here: its asker may be gone before."""
+        running = self._running.get(key)
+        if running is None:
+            then()
+        else:
+            running.task.add_done_callback(lambda _: then())
 
     async def renew(self) -> None:
         """At each heartbeat: put leases back that Redis lost, free and store what could not be before."""
@@ -89,12 +108,9 @@ class LocalReceipts:
             leases, self._to_release = self._to_release, []
             await self._release(leases)
         if self._uncommitted:
-            waiting, self._uncommitted = self._uncommitted, []
-            try:
-                await self._committer.store(waiting, (), is_repeat=True)
-            except ServiceUnreachableError:
-                self._uncommitted = waiting
-                raise
+            waiting = list(self._uncommitted)
+            await self._committer.store(waiting, (), is_repeat=True)
+            del self._uncommitted[: len(waiting)]
             await self._release(
                 [self._held.pop(receipt.key) for receipt in waiting if receipt.key in self._held]
             )
@@ -105,9 +121,9 @@ class LocalReceipts:
 
     # ---- one piece of work
 
-    def _start(self, work: LocalWork, make: Make) -> "asyncio.Task[LocalOutcome]":
+    def _start(self, work: LocalWork, make: Make) -> _Running:
         task = asyncio.get_running_loop().create_task(self._work(work, make), name=work.name)
-        self._running[work.key] = task
+        running = self._running[work.key] = _Running(task=task, run_id=work.run_id)
 
         def ended(done: "asyncio.Task[LocalOutcome]") -> None:
             self._running.pop(work.key, None)
@@ -115,7 +131,7 @@ class LocalReceipts:
                 log.debug("local work broke off", action="local.broke", work=work.name, run_id=work.run_id)
 
         task.add_done_callback(ended)
-        return task
+        return running
 
     async def _work(self, work: LocalWork, make: Make) -> LocalOutcome:
         stored = await self._reads.ask(work.key)
@@ -148,15 +164,16 @@ class LocalReceipts:
     async def _make_under(self, lease: Lease, work: LocalWork, make: Make) -> LocalOutcome:
         self._held[work.key] = lease
         try:
+            await self._committer.wait_open()  # what could not be stored before may be the answer
             stored = await self._reads.ask(work.key)
             answer = _answer(stored, work)
             if answer is None:
                 refreshes = stored is not None and stored.state is ReceiptState.COMPLETED
                 answer = await self._make(work, make, fence=lease.fence, refreshes=refreshes)
-        except PersistenceLostError:
-            raise  # the lease is kept: `renew` stores the outcome and frees it then
         except BaseException:
-            await self._free(work.key)
+            # The lease of an outcome that waits to be stored is kept: `renew` stores it and frees it then.
+            if not any(receipt.key == work.key for receipt in self._uncommitted):
+                await self._free(work.key)
             raise
         await self._free(work.key)
         return answer
@@ -198,6 +215,10 @@ class LocalReceipts:
     def _keep(self, receipt: Receipt) -> None:
         if len(self._uncommitted) < self._parts.limits.uncommitted_local:
             self._uncommitted.append(receipt)
+            return
+        log.error(
+            "outcome dropped, too many wait", action="local.drop", run_id=receipt.run_id, key=receipt.key
+        )
 
     # ---- stores
 

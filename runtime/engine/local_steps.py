@@ -63,9 +63,13 @@ def local_work(
 
 async def done_once(host: Host, work: LocalWork, make: Callable[[], Awaitable[Made]]) -> Any:
     """The JSON value that `work` gave, now or before; raises how it failed, the same live and later."""
+    local = services_of(host).local
     host.working.add(work.key)
-    outcome = await services_of(host).local.outcome(work, make)
-    host.working.discard(work.key)
+    try:
+        outcome = await local.outcome(work, make)
+    finally:
+        # Given up by its author it goes on, and its place is held until it has ended.
+        local.when_ended(work.key, lambda: host.working.discard(work.key))
     if outcome.error is not None:
         raise error_of(outcome.error)
     return json_value.loads(outcome.output or b"null")

@@ -1,16 +1,19 @@
 """From `ctx.tools.execute` to a value: keys, lane, the caller, and the answer as a value or an error."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
+from runtime import tracing
 from runtime.context.tool_result import ToolResult, tool_result
 from runtime.engine.caller import Caller
+from runtime.engine.waiting_tools import DurablePlace, WaitingCall, WaitingTools, call_name
 from runtime.errors import (
-    JsonValueError,
+    BudgetExceededError,
     PersistenceLostError,
     PlaylaneError,
     RowWaitsError,
@@ -19,7 +22,7 @@ from runtime.errors import (
     ToolRejectedError,
     tool_call_error,
 )
-from runtime.model import json_value
+from runtime.known_secrets import known_secrets
 from runtime.model.call import ANY_AGE, Answer, AnswerState, Call
 from runtime.model.call_options import NO_OPTIONS, CallOptions
 from runtime.model.canonical_json import digest
@@ -40,6 +43,7 @@ class CallContext:
     run_id: str
     integration_mode: str | None = None
     refresh: Refresh = NO_REFRESH
+    budget: tuple[str, ...] = ()  # accounts that its calls are counted against
 
 
 def _first(_what: str) -> int:
@@ -52,6 +56,8 @@ class CallPlace:
 
     parts: tuple[str | int, ...] = ()
     nth: Callable[[str], int] = field(default=_first, compare=False)
+    durable: DurablePlace | None = field(default=None, compare=False)  # where it may wait for a later answer
+    node: tuple[str, ...] = ()  # as the API is told: the author's id, column and table namespace
 
 
 ANYWHERE = CallPlace()
@@ -70,7 +76,9 @@ class ToolCalls:
         lane_of: Callable[[str], str],
         session_id: str,
         limits: Limits,
+        waiting: WaitingTools | None = None,
     ) -> None:
+        self._waiting = waiting
         self._caller = caller
         self._catalog = catalog
         self._lane_of = lane_of
@@ -86,13 +94,71 @@ class ToolCalls:
         options: CallOptions = NO_OPTIONS,
         place: CallPlace = ANYWHERE,
     ) -> tuple[ToolResult, bool]:
-        """(result, answered by a receipt). Raises ToolCallError; a bad input is refused before anything is sent.
+        """(result, answered by a receipt). Raises ToolCallError. `input` is a checked JSON value.
 
         Raises RowWaitsError if the call's turn is so far away that nobody should wait for it here.
         """
-        self._check(tool, input)
+        known_secrets.refuse(input, context.org_id, f"the input of {tool}")
+        with tracing.span("playlane.call", context.run_id, {"playlane.tool": tool}) as span:
+            result, cached = await self._execute(context, tool, input, options, place)
+            if span is not None:
+                span.set_attribute("playlane.cached", cached)
+            return result, cached
+
+    async def _execute(
+        self, context: CallContext, tool: str, input: Any, options: CallOptions, place: CallPlace
+    ) -> tuple[ToolResult, bool]:
         metadata, _ = await self._known(tool, context.org_id)
         self._check_timeout(metadata, options)
+        if metadata.event is not None or metadata.poll is not None:
+            return await self._later(context, metadata, input, options, place)
+        return await self._once(context, metadata, input, options, place)
+
+    async def _later(
+        self,
+        context: CallContext,
+        metadata: ToolMetadata,
+        input: Any,
+        options: CallOptions,
+        place: CallPlace,
+    ) -> tuple[ToolResult, bool]:
+        """A call whose answer comes later."""
+        if self._waiting is None or place.durable is None:
+            raise ToolRejectedError(
+                f"{metadata.tool} answers later, and nothing can wait for it here: call it in a body or a row",
+                tool=metadata.tool,
+                code="cannot_wait",
+            )
+        n = place.nth(f"later:{metadata.tool}:{digest(input)}")
+        call = WaitingCall(
+            org_id=context.org_id,
+            context={"runId": context.run_id, "orgId": context.org_id},
+            metadata=metadata,
+            input=input,
+            name=call_name(metadata.tool, input, n),
+            place=place.durable,
+        )
+
+        async def once(tool: str, input: Any, *, private: str | None) -> tuple[ToolResult, bool]:
+            if private is None:
+                return await self._once(context, metadata, input, options, place)
+            asked = CallPlace(parts=(*place.parts, private))
+            return await self.execute(context, tool, input, CallOptions(is_private=True), asked)
+
+        if metadata.event is not None:
+            return await self._waiting.by_event(call, metadata.event)
+        assert metadata.poll is not None
+        return await self._waiting.by_polling(call, metadata.poll, once)
+
+    async def _once(
+        self,
+        context: CallContext,
+        metadata: ToolMetadata,
+        input: Any,
+        options: CallOptions,
+        place: CallPlace,
+    ) -> tuple[ToolResult, bool]:
+        tool = metadata.tool
         answer = await self._answer(context, metadata, input, options, place)
         if answer.state is AnswerState.TRY_LATER:
             raise RowWaitsError(
@@ -102,6 +168,8 @@ class ToolCalls:
                     detail=f"{tool} on lane {self._lane_of(metadata.provider)}",
                 )
             )
+        if answer.state is AnswerState.OVER_BUDGET:
+            raise _over_budget(answer, options)
         return self._result(metadata, answer, context.run_id), answer.cached
 
     async def _answer(
@@ -116,7 +184,7 @@ class ToolCalls:
         tool, lane = metadata.tool, self._lane_of(metadata.provider)
         private = self._private_keys(context, metadata, input, options, place)
         _, scope = await self._known(tool, context.org_id)
-        call = self._call(context, metadata, input, options, scope, private)
+        call = self._call(context, metadata, input, options, scope, private, place)
         answer = await self._caller.call(call, lane, options)
         if answer.state is not AnswerState.FAILED or (answer.error or {}).get("code") != AUTH_SCOPE_CHANGED:
             return answer
@@ -129,7 +197,7 @@ class ToolCalls:
             run_id=context.run_id,
         )
         return await self._caller.call(
-            self._call(context, metadata, input, options, scope, private), lane, options
+            self._call(context, metadata, input, options, scope, private, place), lane, options
         )
 
     async def _known(self, tool: str, org_id: str) -> tuple[ToolMetadata, str | None]:
@@ -148,19 +216,6 @@ class ToolCalls:
     async def store_usage(self) -> None:
         """Write what calls outside rows have used so far."""
         await self._caller.store_usage()
-
-    def _check(self, tool: str, input: Any) -> None:
-        if not isinstance(tool, str) or not tool:
-            raise ToolRejectedError("tool must be the name of a tool", code="bad_input")
-        try:
-            json_value.check(input, max_depth=self._limits.value_depth)
-        except JsonValueError as error:
-            raise ToolRejectedError(
-                f"input of {tool} can't be sent: {error}",
-                tool=tool,
-                code="bad_value",
-                details={"path": error.path},
-            ) from error
 
     def _check_timeout(self, metadata: ToolMetadata, options: CallOptions) -> None:
         if options.timeout_ms is None:
@@ -185,10 +240,14 @@ class ToolCalls:
         place: CallPlace,
     ) -> identity.PrivateCall | None:
         """Of a call that no stored result answers but its own: forced, or of a tool that is always fresh."""
-        if not (options.force or metadata.always_fresh):
+        if not (options.force or options.is_private or metadata.always_fresh):
             return None
-        n = place.nth(f"{metadata.tool}:{digest(input)}")
-        return identity.PrivateCall(run_id=context.run_id, place=place.parts, n=n, shares=options.force)
+        page = (
+            () if options.page is None else (options.page.offset, options.page.page_size, options.page.limit)
+        )
+        n = place.nth(f"{metadata.tool}:{digest(input)}{page or ''}")
+        parts = (*place.parts, *page)
+        return identity.PrivateCall(run_id=context.run_id, place=parts, n=n, shares=options.force)
 
     def _call(
         self,
@@ -198,6 +257,7 @@ class ToolCalls:
         options: CallOptions,
         scope: str | None,
         private: identity.PrivateCall | None,
+        place: CallPlace,
     ) -> Call:
         versions = (metadata.action_version, *metadata.read_versions)
         shared, *older = (
@@ -208,10 +268,11 @@ class ToolCalls:
                 auth_scope=scope,
                 action_version=version,
                 response_revision=metadata.response_revision,
+                integration_mode=context.integration_mode,
             )
             for version in dict.fromkeys(versions)
         )
-        keys = shared if private is None else identity.private_keys(shared, private)
+        keys = shared if private is None else self._private(context, metadata, input, scope, private)
         is_shared = private is None
         return Call(
             key=keys.receipt,
@@ -227,7 +288,30 @@ class ToolCalls:
             shared_key=shared.receipt if private is not None and private.shares else None,
             auth_scope=scope,
             timeout_ms=options.timeout_ms,
+            accounts=context.budget,
+            page=options.page,
+            node=place.node,
         )
+
+    def _private(
+        self,
+        context: CallContext,
+        metadata: ToolMetadata,
+        input: Any,
+        scope: str | None,
+        private: identity.PrivateCall,
+    ) -> identity.CallKeys:
+        """Without the tool's versions: a replay finds what was paid though the tool has changed since."""
+        plain = identity.call_keys(
+            org_id=context.org_id,
+            tool=metadata.tool,
+            input=input,
+            auth_scope=scope,
+            action_version="",
+            response_revision=None,
+            integration_mode=context.integration_mode,
+        )
+        return identity.private_keys(plain, private)
 
     def _result(self, metadata: ToolMetadata, answer: Answer, run_id: str) -> ToolResult:
         tool = metadata.tool
@@ -254,6 +338,14 @@ class ToolCalls:
         if payload.get("code") == PersistenceLostError.code:
             return PersistenceLostError(str(payload.get("message")))
         return tool_call_error(payload)
+
+
+def _over_budget(answer: Answer, options: CallOptions) -> BaseException:
+    """A call that a budget has no room for waits for it, unless its author allows less time than that may take."""
+    error = tool_call_error(answer.error or {"code": BudgetExceededError.code})
+    if options.max_wait_ms is not None and options.max_wait_ms < (answer.until_ms or math.inf):
+        return error
+    return RowWaitsError(RowWait(kind=WaitKind.BUDGET, due_ms=answer.until_ms, detail=str(error)))
 
 
 def origin_of(answer: Answer, run_id: str) -> Origin:

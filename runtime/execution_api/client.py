@@ -11,6 +11,7 @@ import httpx
 from runtime.errors import ExecuteFailedError
 from runtime.execution_api import failures, parsing, wire
 from runtime.execution_api.control_plane import ControlPlane
+from runtime.execution_api.event_waits import ApiEventTools
 from runtime.execution_api.exchange import (
     ExecuteReply,
     ExecuteRequest,
@@ -19,6 +20,7 @@ from runtime.execution_api.exchange import (
     request_id_of,
     request_path,
 )
+from runtime.execution_api.secrets import ApiSecrets
 from runtime.execution_api.tokens import usable_token
 from runtime.execution_api.transport import Transport, WireReply
 from runtime.model.failure import Failure, FailureClass
@@ -55,6 +57,8 @@ class ExecutionApiClient:
             in_flight=limits.control_calls_in_flight,
             given=http,
         )
+        self.secrets = ApiSecrets(self._control_transport, token_source, limits, sleep=sleep)
+        self.event_tools = ApiEventTools(self._control_transport, token_source, limits, sleep=sleep)
         self._tokens = token_source
         self._limits = limits
         self._test_fault = test_fault

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from runtime.execution_api import wire
+from runtime.model.query_page import QueryPage
 from runtime.model.tool_output import ResponseEnvelope
 
 
@@ -27,6 +28,8 @@ class ExecuteRequest:
     integration_mode: str | None = None
     response_contract: str = wire.RAW_V2
     invocation_attempt: int = 0
+    page: QueryPage | None = None
+    node: tuple[str, ...] = ()
     is_fenced: bool = False  # by the path whose API promises that a repeated key has no second effect
     request_id: str = ""  # empty: derived from the idempotency key, so it is the same for every send
 
@@ -73,22 +76,33 @@ def request_body(request: ExecuteRequest) -> bytes:
     """The body's bytes; the payload's own bytes go in untouched."""
     parts = [b'{"payload":', request.payload, b',"metadata":', orjson.dumps(_metadata(request))]
     if request.integration_mode is not None:
-        parts += [b',"integration_mode":', orjson.dumps(request.integration_mode)]
+        parts += [f',"{wire.INTEGRATION_MODE}":'.encode(), orjson.dumps(request.integration_mode)]
     return b"".join([*parts, b"}"])
 
 
 def _metadata(request: ExecuteRequest) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "parent_run_id": request.run_id,
-        "invocation_attempt": request.invocation_attempt,
-        "provider_idempotency_key": request.idempotency_key,
-        "item_idempotency_keys": request.item_idempotency_keys,
-        "member_run_ids": request.member_run_ids or (request.run_id,),
+        wire.PARENT_RUN_ID: request.run_id,
+        wire.INVOCATION_ATTEMPT: request.invocation_attempt,
+        wire.PROVIDER_IDEMPOTENCY_KEY: request.idempotency_key,
+        wire.ITEM_IDEMPOTENCY_KEYS: request.item_idempotency_keys,
+        wire.MEMBER_RUN_IDS: request.member_run_ids or (request.run_id,),
+        wire.PLAY_NODE_SCOPE: _node_scope(request),
     }
     if request.is_fenced:
-        fields["invocation_fence_version"] = wire.INVOCATION_FENCE_VERSION
+        fields[wire.INVOCATION_FENCE_FIELD] = wire.INVOCATION_FENCE_VERSION
     if request.durable_call_receipt_key is not None:
-        fields["durable_call_receipt_key"] = request.durable_call_receipt_key
+        fields[wire.DURABLE_CALL_RECEIPT_KEY] = request.durable_call_receipt_key
     if request.execution_auth_scope_digest is not None:
-        fields["execution_auth_scope_digest"] = request.execution_auth_scope_digest
+        fields[wire.EXECUTION_AUTH_SCOPE_DIGEST] = request.execution_auth_scope_digest
+    if request.page is not None:
+        fields[wire.QUERY_RESULT_DATASET] = request.page.to_json()
+        if request.operation in wire.CUSTOMER_DB_TOOLS:
+            fields[wire.CUSTOMER_DB_DATASET] = request.page.to_json()
     return fields
+
+
+def _node_scope(request: ExecuteRequest) -> dict[str, str]:
+    """The operation, and where in its play the first member asks for it."""
+    place = dict(zip(wire.NODE_FIELDS, request.node, strict=False))
+    return {wire.NODE_TOOL: request.operation} | {name: value for name, value in place.items() if value}

@@ -3,15 +3,15 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import httpx
 
 from runtime.execution_api import wire
-from runtime.model.failure import Failure, FailureClass
+from runtime.model.failure import QUOTA_CODES, Failure, FailureClass
 from runtime.policy.limits import Limits
-from runtime.policy.retry_after import RetryAfter, retry_after
+from runtime.policy.retry_after import RetryAfter, http_date, retry_after
 
 _BEFORE_DISPATCH: tuple[type[Exception], ...] = (
     httpx.ConnectError,
@@ -58,6 +58,7 @@ class ApiError:
     code: str | None = None
     message: str | None = None
     origin: str | None = None
+    retry_at: str | None = None
 
 
 def api_error(data: bytes, limits: Limits) -> ApiError:
@@ -79,6 +80,7 @@ def api_error_of(body: Any, limits: Limits) -> ApiError:
         code=_text(error.get("code"), limits),
         message=_text(error.get("message"), limits),
         origin=_text(error.get("failure_origin", error.get("origin")), limits),
+        retry_at=_text(error.get("retry_at", error.get("retryAt")), limits),
     )
 
 
@@ -88,6 +90,8 @@ def classify(status: int, error: ApiError, *, marked: bool) -> FailureClass:
         return FailureClass.IN_PROGRESS
     if error.code == wire.AUTH_SCOPE_CHANGED:
         return FailureClass.AUTH_SCOPE_CHANGED
+    if (error.code or "").lower() in QUOTA_CODES:
+        return FailureClass.PROVIDER_EXHAUSTED
     if status == 402:
         of_provider = error.origin == "provider"
         return FailureClass.PROVIDER_UNAVAILABLE if of_provider else FailureClass.CREDITS_EXHAUSTED
@@ -112,10 +116,13 @@ def refused(
     operation: str, status: int, headers: Mapping[str, str], error: ApiError, *, now: datetime, limits: Limits
 ) -> Failure:
     """The failure of a reply that is not a success."""
-    wait = asked_wait(headers, now, limits)
+    wait, retry_at = asked_wait(headers, now, limits), None
     code = error.code or headers.get(wire.ERROR_CODE) or f"http_{status}"
     request_id = headers.get(wire.REQUEST_ID, "")
     kind = classify(status, ApiError(code=code, origin=error.origin), marked=bool(request_id))
+    if kind is FailureClass.PROVIDER_EXHAUSTED:
+        code = kind.value
+        wait, retry_at = quota_wait(error.retry_at, headers, now=now, limits=limits)
     said = f": {error.message}" if error.message else ""
     where = f" to {_host(headers)} (redirects are refused)" if 300 <= status < 400 else ""
     return Failure(
@@ -126,6 +133,7 @@ def refused(
         status=status,
         retry_after_ms=None if wait is None else wait.wait_ms,
         retry_after_capped=wait is not None and wait.capped,
+        retry_at=retry_at,
         request_id=request_id,
     )
 
@@ -147,6 +155,37 @@ def asked_wait(headers: Mapping[str, str], now: datetime, limits: Limits) -> Ret
         now=now,
         max_ms=limits.retry_after_max_ms,
     )
+
+
+def quota_wait(
+    retry_at: str | None, headers: Mapping[str, str], *, now: datetime, limits: Limits
+) -> tuple[RetryAfter, str]:
+    """How long a used up quota closes its scope, and until when; by the reply's own clock where it shows one."""
+    origin = http_date(headers.get(wire.DATE, ""), now=now) or now
+    until = moment(retry_at)
+    if until is not None:
+        asked_ms = max(0.0, (until - origin).total_seconds() * 1000)
+    else:
+        header = retry_after(
+            headers.get(wire.RETRY_AFTER),
+            reply_date=headers.get(wire.DATE),
+            now=now,
+            max_ms=limits.later_max_ms,
+        )
+        asked_ms = limits.quota_wait_ms if header is None else header.wait_ms
+        until = origin + timedelta(milliseconds=asked_ms)
+    wait_ms = min(asked_ms, limits.later_max_ms)
+    text = until.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return RetryAfter(wait_ms=wait_ms, capped=asked_ms > wait_ms), text
+
+
+def moment(text: str | None) -> datetime | None:
+    """An ISO 8601 moment; None where there is none that can be read. Without a zone it is UTC."""
+    try:
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 
 def transport_class(error: Exception) -> FailureClass:

@@ -27,6 +27,8 @@ class LaneRequests:
                 integration_mode=request.integration_mode,
                 timeout_ms=request.timeout_ms,
                 invocation_attempt=request.attempt,
+                page=request.page,
+                node=request.node,
             )
         )
         return PhysicalReply(

@@ -1,6 +1,5 @@
 """Bytes of the execution API -> values. A value that can't be stored spoils its own item, not the reply."""
 
-import json
 import re
 from typing import Any
 
@@ -13,9 +12,11 @@ from runtime.model import json_value
 from runtime.model.result_rules import ResultRules, joined_targets
 from runtime.model.tool import BatchRule, Counts, Normalise, NormaliseRule, PacingRule, ToolMetadata
 from runtime.model.tool_output import COMPLETED, ResponseEnvelope
+from runtime.model.waiting_tool import EventRule, PollRule
 
 # Room for the envelope and the items list around an item's own value.
 _ENVELOPE_DEPTH = 20
+UNDECLARED_CREDITS = 1.0
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]|[^"\[\]{}]+', re.DOTALL)
 
 
@@ -59,7 +60,8 @@ def tool_metadata(tool: str, data: bytes) -> ToolMetadata:
         read_versions=parsed.action_cache_read_versions,
         response_revision=parsed.response_revision,
         timeout_ms=parsed.timeout_ms,
-        credits_per_item=parsed.credits_per_item,
+        credits_per_item=parsed.credits_per_item or 0.0,
+        credits_at_most=_at_most(parsed),
         batch=_batch_rule(parsed.batch),
         pacing=tuple(_pacing_rule(hint) for hint in parsed.queue_hints),
         normalise=tuple(
@@ -68,7 +70,9 @@ def tool_metadata(tool: str, data: bytes) -> ToolMetadata:
         ),
         transient_http_retry_safe=parsed.retry.retry_safe_transient_http,
         requires_execution_fence=parsed.retry.requires_execution_fence,
-        always_fresh=parsed.always_fresh,
+        always_fresh=parsed.always_fresh or tool in wire.CUSTOMER_DB_TOOLS,
+        event=EventRule(arm_repeats=parsed.retry.retry_safe_event_wait_arm) if parsed.event_wait else None,
+        poll=_poll_rule(parsed.async_operation),
         results=ResultRules(
             targets=joined_targets(parsed.extractors, parsed.target_getters),
             lists=tuple(dict.fromkeys(parsed.list_extractor_paths)),
@@ -87,6 +91,28 @@ def auth_scope(data: bytes) -> str | None:
         raise UnreadableReplyError(str(error)) from None
 
 
+def _at_most(tool: wire.RuntimeTool) -> float | None:
+    """Where a tool declares no price, one credit is reserved for a call."""
+    if tool.max_credits_per_item is not None:
+        return tool.max_credits_per_item
+    return UNDECLARED_CREDITS if tool.credits_per_item is None else None
+
+
+def _poll_rule(hint: wire.AsyncHint | None) -> PollRule | None:
+    if hint is None:
+        return None
+    return PollRule(
+        tool=hint.poll_tool,
+        job_path=hint.job_path,
+        input_key=hint.input_key,
+        status_path=hint.status_path,
+        result_path=hint.result_path,
+        interval_ms=hint.interval_ms,
+        pending=tuple(status.lower() for status in hint.pending_statuses),
+        failed=tuple(status.lower() for status in hint.failed_statuses),
+    )
+
+
 def _batch_rule(hint: wire.BatchHint | None) -> BatchRule | None:
     return None if hint is None else BatchRule(**hint.model_dump())
 
@@ -102,7 +128,7 @@ def _result(envelope: wire.ExecuteEnvelope) -> Any:
         return legacy["data"] if isinstance(legacy, dict) and "data" in legacy else legacy
     if "raw_v2" not in response.model_fields_set:
         return response.raw
-    if response.view == "data" and isinstance(response.raw_v2, dict):
+    if response.view == "data" and type(response.raw_v2) is dict:  # a Repeated is no answer
         return response.raw_v2.get("data")
     return response.raw_v2
 
@@ -114,7 +140,7 @@ def _meta(envelope: wire.ExecuteEnvelope) -> dict[str, Any]:
 
 def _beside(envelope: wire.ExecuteEnvelope, meta: dict[str, Any]) -> ResponseEnvelope:
     response = envelope.tool_response
-    shows_data = response is not None and response.view == "data" and isinstance(response.raw_v2, dict)
+    shows_data = response is not None and response.view == "data" and type(response.raw_v2) is dict
     raw = response.raw_v2 if response is not None and shows_data else {}
     return ResponseEnvelope(
         status=COMPLETED if envelope.status.lower() in wire.COMPLETED_STATUSES else envelope.status,
@@ -126,15 +152,17 @@ def _beside(envelope: wire.ExecuteEnvelope, meta: dict[str, Any]) -> ResponseEnv
 
 
 def _lenient(data: bytes, max_depth: int) -> Any:
-    """Parse a reply so that NaN, 1e400, half surrogates and deep nests reach the check of their own item."""
+    """Parse a reply so that what can't be kept (NaN, repeated names, deep nests) reaches the check of its item."""
     try:
-        return json_value.loads(data)
+        reply = json_value.loads_foreign(data)
     except JsonValueError:
-        pass
-    try:
-        return json.loads(_pruned(data, max_depth + _ENVELOPE_DEPTH))
-    except (ValueError, RecursionError) as error:
-        raise UnreadableReplyError(f"not JSON: {error}") from None
+        try:
+            reply = json_value.loads_foreign(_pruned(data, max_depth + _ENVELOPE_DEPTH))
+        except JsonValueError as error:
+            raise UnreadableReplyError(error.reason) from None
+    if isinstance(reply, json_value.Repeated):
+        raise UnreadableReplyError(f"the reply names {reply.name!r:.80} twice")
+    return reply
 
 
 def _pruned(data: bytes, max_depth: int) -> bytes:

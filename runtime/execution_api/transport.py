@@ -12,6 +12,9 @@ from runtime.execution_api.connections import ConnectionStack
 from runtime.model.failure import Failure, FailureClass
 from runtime.policy.limits import Limits
 
+COMMON = {"accept": "*/*", "accept-encoding": "gzip, deflate", "user-agent": "playlane"}
+URLS_KEPT = 256
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireReply:
@@ -48,7 +51,8 @@ class Transport:
     limits: Limits
     in_flight: int  # requests at once to this origin
     given: httpx.AsyncClient | None = None
-    _own: httpx.AsyncClient | None = field(default=None, repr=False)
+    _own: ConnectionStack | None = field(default=None, repr=False)
+    _urls: dict[str, httpx.URL] = field(default_factory=dict, repr=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
 
     async def exchange(
@@ -66,14 +70,16 @@ class Transport:
 
         A good body above `most_bytes` (`response_bytes` if not given) is refused.
         """
-        http = self._http()
+        if self.given is None:
+            self._pool()  # made before the deadline starts
         progress = _Progress(most_bytes=most_bytes or self.limits.response_bytes)
-        request = http.build_request(
-            method, self.base_url + path, headers=headers, content=body, extensions={"trace": progress.trace}
+        extensions = {"trace": progress.trace, "timeout": self._waits}
+        request = httpx.Request(
+            method, self._url(path), headers={**COMMON, **headers}, content=body, extensions=extensions
         )
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await self._send(http, operation, request, progress)
+                return await self._send(operation, request, progress)
         except TimeoutError:
             failure = _past_deadline(operation, progress, timeout_ms)
             if progress.reply is None:
@@ -88,11 +94,9 @@ class Transport:
         if own is not None:
             await own.aclose()
 
-    async def _send(
-        self, http: httpx.AsyncClient, operation: str, request: httpx.Request, progress: _Progress
-    ) -> WireReply:
+    async def _send(self, operation: str, request: httpx.Request, progress: _Progress) -> WireReply:
         try:
-            response = await http.send(request, stream=True, follow_redirects=False, auth=None)
+            response = await self._response(request)
         except (httpx.TransportError, httpx.InvalidURL, OSError) as error:
             kind = failures.transport_class(error)
             raise ExecuteFailedError(failures.plain(operation, kind, _describe(error))) from error
@@ -139,24 +143,35 @@ class Transport:
             stall.reschedule(now() + stall_s)
         return bytes(parts)
 
-    def _http(self) -> httpx.AsyncClient:
+    async def _response(self, request: httpx.Request) -> httpx.Response:
+        """No redirect, cookie, proxy or credential of its own: a client around the pool would only cost time."""
         if self.given is not None:
-            return self.given
+            return await self.given.send(request, stream=True, follow_redirects=False, auth=None)
+        response = await self._pool().handle_async_request(request)
+        response.request = request
+        return response
+
+    def _pool(self) -> ConnectionStack:
         loop = asyncio.get_running_loop()
         if self._own is None or self._loop is not loop:
             # A pool belongs to the loop (and so to the process) that made it.
-            self._own, self._loop = _new_pool(self.limits, self.in_flight), loop
+            self._own = ConnectionStack(size=self.in_flight, keepalive_s=self.limits.keepalive_s)
+            self._loop = loop
         return self._own
 
+    def _url(self, path: str) -> httpx.URL:
+        """Parsed once for each of the latest paths."""
+        url = self._urls.get(path)
+        if url is None:
+            if len(self._urls) >= URLS_KEPT:
+                self._urls.clear()
+            url = self._urls[path] = httpx.URL(self.base_url + path)
+        return url
 
-def _new_pool(limits: Limits, in_flight: int) -> httpx.AsyncClient:
-    connect_s = limits.connect_timeout_ms / 1000
-    return httpx.AsyncClient(
-        transport=ConnectionStack(size=in_flight, keepalive_s=limits.keepalive_s),
-        follow_redirects=False,
-        trust_env=False,
-        timeout=httpx.Timeout(None, connect=connect_s, pool=connect_s),
-    )
+    @property
+    def _waits(self) -> dict[str, float | None]:
+        connect_s = self.limits.connect_timeout_ms / 1000
+        return {"connect": connect_s, "pool": connect_s, "read": None, "write": None}
 
 
 class _BrokenBodyError(Exception):

@@ -6,9 +6,14 @@ from urllib.parse import quote
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
+from runtime.model.waiting_tool import FAILED, PENDING
+
 # paths
 HEALTH_PATH = "/healthz"
 CONTROL_PATH = "/api/v2/plays/runtime"
+
+# actions of the control path
+RESOLVE_SECRET = "resolve_secret"  # noqa: S105 - an action
 
 # request headers
 AUTHORIZATION = "authorization"
@@ -22,6 +27,22 @@ TOOL_ERROR_SCHEMA = "x-deepline-tool-error-schema"
 OPERATION_ID = "x-deepline-operation-id"
 OPERATION_ATTEMPT = "x-deepline-operation-attempt"
 
+# metadata of an execute request's body, and the field beside it
+PARENT_RUN_ID = "parent_run_id"
+INVOCATION_ATTEMPT = "invocation_attempt"
+INVOCATION_FENCE_FIELD = "invocation_fence_version"
+DURABLE_CALL_RECEIPT_KEY = "durable_call_receipt_key"
+EXECUTION_AUTH_SCOPE_DIGEST = "execution_auth_scope_digest"
+PROVIDER_IDEMPOTENCY_KEY = "provider_idempotency_key"
+ITEM_IDEMPOTENCY_KEYS = "item_idempotency_keys"
+MEMBER_RUN_IDS = "member_run_ids"
+QUERY_RESULT_DATASET = "query_result_dataset"
+CUSTOMER_DB_DATASET = "customer_db_dataset"
+PLAY_NODE_SCOPE = "play_node_scope"
+NODE_TOOL = "tool_id"
+NODE_FIELDS = ("call_key", "column", "table_namespace")
+INTEGRATION_MODE = "integration_mode"
+
 # reply headers
 ERROR_CODE = "x-deepline-error-code"
 INVOCATION_FENCE = "x-deepline-durable-invocation-fence"
@@ -31,6 +52,7 @@ DATE = "date"
 RAW_V2 = "raw-v2"
 LEGACY = "legacy"
 INTENT_DATASET = "dataset"
+CUSTOMER_DB_TOOLS = frozenset({"query_customer_db"})
 ERROR_SCHEMA_VERSION = "1"
 FENCE_VERSION = "v1"
 INVOCATION_FENCE_VERSION = 1
@@ -119,6 +141,7 @@ class QueueHint(_Wire):
 class RetryHint(_Wire):
     retry_safe_transient_http: bool = False
     requires_execution_fence: bool = False
+    retry_safe_event_wait_arm: bool = False
 
 
 class BatchHint(_Wire):
@@ -145,6 +168,19 @@ class AuthScope(_Wire):
     rate_scope: RateScope | None = None
 
 
+class AsyncHint(_Wire):
+    """A tool that starts something: which tool tells how it stands, and where things lie in their data."""
+
+    poll_tool: Name
+    job_path: ResultPath = "job_id"
+    input_key: Name = "job_id"
+    status_path: ResultPath = "status"
+    result_path: ResultPath | None = None
+    interval_ms: Milliseconds | None = None
+    pending_statuses: tuple[Name, ...] = PENDING
+    failed_statuses: tuple[Name, ...] = FAILED
+
+
 class RuntimeTool(_Wire):
     """Body of a metadata reply."""
 
@@ -154,10 +190,13 @@ class RuntimeTool(_Wire):
     action_cache_read_versions: tuple[Name, ...] = ()
     response_revision: Name | None = None
     timeout_ms: Milliseconds | None = None
-    credits_per_item: float = Field(default=0, ge=0, allow_inf_nan=False)
+    credits_per_item: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    max_credits_per_item: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     queue_hints: tuple[QueueHint, ...] = ()
     retry: RetryHint = Field(default_factory=RetryHint)
     always_fresh: bool = False
+    event_wait: bool = False
+    async_operation: AsyncHint | None = None
     batch: BatchHint | None = None
     extractors: Targets = Field(default_factory=dict)
     target_getters: Targets = Field(default_factory=dict)

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from runtime.model.query_page import QueryPage
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepts:
@@ -33,6 +35,11 @@ class Call:
     shared_key: str | None = None  # of a forced call, whose own key is private: its result goes there too
     auth_scope: str | None = None  # digest of the credentials that the key stands for
     timeout_ms: float | None = None  # the author's, at most the tool's own
+    page: QueryPage | None = None  # of the tool's result, where it is one of many rows
+    accounts: tuple[str, ...] = ()  # budgets that must have room for it; none of a run without caps
+    node: tuple[
+        str, ...
+    ] = ()  # where its play asks: the author's id, and in a row column and table namespace
 
     @property
     def lookup_keys(self) -> tuple[str, ...]:
@@ -47,6 +54,7 @@ class AnswerState(StrEnum):
     STORED = "stored"  # too large to travel: read the receipt
     RETURNED = "returned"  # not made; post it again
     TRY_LATER = "try_later"  # not made; its turn is far away, ask again after `until_ms`
+    OVER_BUDGET = "over_budget"  # not made; a budget has no room, for `until_ms` at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

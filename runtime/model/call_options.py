@@ -5,23 +5,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.errors import PlayDefinitionError
+from runtime.model.query_page import QueryPage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
-    """`force`: make the call although a result is stored. Waits are hard ends; without them a call waits on."""
+    """`force`: make the call although a result is stored. Waits are hard ends; without them a call waits on.
+
+    `is_private`: neither is a stored result taken nor does this one answer anybody else.
+    """
 
     force: bool = False
+    is_private: bool = False
     stale_after_seconds: float | None = None  # older results, seen from the run's beginning, don't answer
     receipt_wait_ms: float | None = None  # while nobody works on the call
     max_wait_ms: float | None = None  # altogether
     timeout_ms: float | None = None  # of the request
+    page: QueryPage | None = None  # of the tool's result, where it is one of many rows
 
     def described(self) -> dict[str, Any]:
         """What a replay must ask for again: what decides which result is given, not how long one waits."""
         described: dict[str, Any] = {"force": True} if self.force else {}
         if self.stale_after_seconds is not None:
             described["stale_after_seconds"] = self.stale_after_seconds
+        if self.page is not None:
+            described["page"] = self.page.to_json()
         return described
 
 
@@ -47,6 +55,11 @@ def checked(options: CallOptions, where: str) -> CallOptions:
                 f"{where}: {name} is a number of milliseconds above 0, not {value!r:.80}"
             )
     return options
+
+
+def is_seconds(value: Any) -> bool:
+    """Whether it is a number of seconds, 0 or more."""
+    return _is_finite(value) and value >= 0
 
 
 def _is_finite(value: Any) -> bool:

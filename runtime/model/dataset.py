@@ -1,6 +1,6 @@
 """A dataset: the rows of one `ctx.dataset(...).run()`; ends when all its pages are settled."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -30,6 +30,13 @@ DATASET_MOVES = {
 }
 ENDED_DATASETS = terminal(DATASET_MOVES)
 OPEN_DATASETS = frozenset(DatasetState) - ENDED_DATASETS
+FAIL_FAST = "fail"  # an `on_row_error`: the first failed row ends its dataset
+WINDING_DATASETS = ENDED_DATASETS | {DatasetState.FAILING}  # nothing of them is started any more
+
+
+class DatasetMode(StrEnum):
+    DEFAULT = "default"  # every row of the input
+    NET_NEW = "net_new"  # only rows whose key no run has brought to an end before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,7 @@ class NewDataset:
     columns: tuple[str, ...]
     source_hash: str
     on_row_error: str = "isolate"
+    mode: DatasetMode = DatasetMode.DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +86,7 @@ class SeedPage:
     end_position: int
     rows: tuple[SeedRow, ...]
     input_digest: str  # rolling digest including this page
+    input_columns: tuple[str, ...] = ()  # of all rows so far, in the order in which they were met
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,3 +114,7 @@ class EndedDataset:
     run_id: str
     dataset_id: int
     run_waits: bool
+    key: str = ""
+    state: DatasetState = DatasetState.SETTLED
+    counts: dict[str, int] = field(default_factory=dict)  # rows, completed, failed, cancelled
+    began_s: float = 0.0  # by the store's clock

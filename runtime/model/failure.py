@@ -14,6 +14,9 @@ class FailureClass(StrEnum):
     IN_PROGRESS = "in_progress"  # the same key is being worked on
     CREDITS_EXHAUSTED = "credits_exhausted"  # 402 of the platform, or one that can't be read
     PROVIDER_UNAVAILABLE = "provider_unavailable"  # 402 of a provider's own account
+    PROVIDER_EXHAUSTED = (
+        "provider_exhausted"  # the provider's quota of this organisation is used up until a moment
+    )
     AUTH = "auth"  # 401, 403
     AUTH_SCOPE_CHANGED = (
         "auth_scope_changed"  # the credentials behind the tool are others than the call was keyed by
@@ -26,6 +29,9 @@ class FailureClass(StrEnum):
     BODY_INVALID = "body_invalid"  # body is whole, but not the reply that was agreed
 
 
+# Error codes that say that a provider's quota is used up.
+QUOTA_CODES = frozenset({"provider_exhausted", "provider_quota_exhausted", "quota_exhausted"})
+
 # A reply in one of these classes proves that nothing was charged.
 NOT_CHARGED = frozenset(
     {
@@ -34,6 +40,7 @@ NOT_CHARGED = frozenset(
         FailureClass.GATEWAY_502,
         FailureClass.CREDITS_EXHAUSTED,
         FailureClass.PROVIDER_UNAVAILABLE,
+        FailureClass.PROVIDER_EXHAUSTED,
         FailureClass.AUTH,
         FailureClass.AUTH_SCOPE_CHANGED,
         FailureClass.BAD_REQUEST,
@@ -52,6 +59,7 @@ NEXT_STEP = {
     FailureClass.IN_PROGRESS: "an earlier send is still being worked on; it is asked for again for a limited time",
     FailureClass.CREDITS_EXHAUSTED: "the run is halted; add credits and run again",
     FailureClass.PROVIDER_UNAVAILABLE: "the provider's own account must be topped up; a later run may ask again",
+    FailureClass.PROVIDER_EXHAUSTED: "its lane is closed until then; a later run may ask again",
     FailureClass.AUTH: "check the execution API token of this organisation; a later run may ask again",
     FailureClass.AUTH_SCOPE_CHANGED: "the call is keyed anew and asked once more; a second change is final",
     FailureClass.BAD_REQUEST: "a batch is split to find the item; a single call is final",
@@ -77,6 +85,7 @@ class Failure:
     request_id: str = ""
     tool: str = ""
     attempt: int = 0  # how often the request had been sent when it failed, this send included
+    retry_at: str | None = None  # of a quota: when there is one again, ISO 8601
     fence_attested: bool = False  # the reply said that a repeat under the same key is harmless
 
     @property
@@ -105,4 +114,5 @@ class Failure:
             "retry_after_ms": self.retry_after_ms,
             "request_id": self.request_id,
             "attempt": self.attempt,
+            **({"retry_at": self.retry_at} if self.retry_at else {}),
         }

@@ -137,8 +137,6 @@ def _check_float(value: float, path: str) -> None:
 
 
 def _refuse(value: Any, path: str) -> NoReturn:
-    if hasattr(value, "send") and hasattr(value, "close"):
-        raise JsonValueError(path, "a coroutine was returned and never awaited: add `await`")
     if isinstance(value, Repeated):
         raise JsonValueError(path, f"the name {value.name!r:.80} stands twice in one object")
     if isinstance(value, Unreadable):
@@ -146,6 +144,9 @@ def _refuse(value: Any, path: str) -> NoReturn:
     own_reason = getattr(type(value), "not_json", None)
     if isinstance(own_reason, str):
         raise JsonValueError(path, own_reason)
+    if hasattr(value, "__await__"):
+        kind = type(value).__name__.lower()
+        raise JsonValueError(path, f"a {kind} was returned and never awaited: add `await`")
     instead = _INSTEAD.get(type(value).__name__, "turn it into text, a number, a list or a dict")
     raise JsonValueError(path, f"{type(value).__name__} is not a JSON value: {instead}")
 
@@ -158,6 +159,8 @@ _INSTEAD = {
     "set": "write sorted(value)",
     "frozenset": "write sorted(value)",
     "UUID": "write str(value)",
+    "generator": "write list(value)",
+    "async_generator": "write [one async for one in value]",
     "DatasetBuilder": "run it: `await ctx.dataset(...).with_column(...).run(key=...)` gives its handle",
 }
 

@@ -48,10 +48,7 @@ class LocalOutcome:
     cached: bool
     run_id: str
     terminal: bool = False
-
-    def serves(self, run_id: str) -> bool:
-        """Whether an asker of `run_id` takes it; another run's failure is shared only if it is final."""
-        return self.error is None or self.terminal or self.run_id == run_id
+    produced_ms: int | None = None  # of the receipt that answers; None = just now
 
 
 def outcome_of(receipt: Receipt, *, cached: bool) -> LocalOutcome:
@@ -63,4 +60,5 @@ def outcome_of(receipt: Receipt, *, cached: bool) -> LocalOutcome:
         cached=cached,
         run_id=receipt.run_id,
         terminal=receipt.terminal,
+        produced_ms=receipt.produced_ms if cached else None,
     )

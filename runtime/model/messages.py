@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from runtime.errors import BadInputError
 from runtime.model import json_value
+from runtime.model.boundary import Event
 from runtime.model.run import NewRun
 
 M = TypeVar("M", bound=BaseModel)
@@ -21,7 +22,17 @@ class RunOptions(BaseModel):
     integration_mode: Literal["live", "fixture"] | None = None
     refresh_tools: StrictBool = False  # results from before the run don't answer its tool calls
     refresh_failed: StrictBool = False  # nor do final failures from before the run
+    only: Literal["failed", "missing", "stale"] | None = None  # a rerun: which stored cells are run again
+    rerun_of: str | None = Field(default=None, pattern=NAME)  # the run whose play and input it repeats
     refresh_steps: StrictBool = False  # nor do results of steps and fetches
+    deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, strict=True)  # of active time
+    capture: StrictBool = False  # keep where cells come from, and what nodes observe
+    # what the run, child plays included, may use; where one is given it replaces the play's own, down or up
+    max_credits: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
+    max_tool_calls: int | None = Field(default=None, ge=0, strict=True)
+    max_retries: int | None = Field(default=None, ge=0, strict=True)
+    max_child_plays: int | None = Field(default=None, ge=0, strict=True)
+    max_depth: int | None = Field(default=None, ge=0, strict=True)
 
 
 class PlayRunMessage(BaseModel):
@@ -56,6 +67,22 @@ class RunCancelMessage(BaseModel):
     run_id: str = Field(pattern=NAME)
 
 
+class EventMessage(BaseModel):
+    """`events.deliver` v1: idempotent by `event_id`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    event_id: str = Field(min_length=1, max_length=200)
+    org_id: str = Field(default="default", pattern=NAME)
+    key: str = Field(min_length=1, max_length=200)
+    payload: Any = None
+
+    def to_event(self) -> Event:
+        """The event to deliver."""
+        return Event(org_id=self.org_id, event_id=self.event_id, key=self.key, payload=self.payload)
+
+
 def parse_play_run(fields: dict[str, Any], *, input_bytes: int) -> PlayRunMessage:
     """The message, checked; raises BadInputError that names every wrong field."""
     message = _parse(PlayRunMessage, fields)
@@ -71,6 +98,20 @@ def parse_play_run(fields: dict[str, Any], *, input_bytes: int) -> PlayRunMessag
 def parse_run_cancel(fields: dict[str, Any]) -> RunCancelMessage:
     """The message, checked; raises BadInputError."""
     return _parse(RunCancelMessage, fields)
+
+
+def parse_event(fields: dict[str, Any], *, payload_bytes: int) -> EventMessage:
+    """The message, checked; raises BadInputError that names every wrong field."""
+    message = _parse(EventMessage, fields)
+    for name in ("event_id", "key"):
+        json_value.check(getattr(message, name), path=f"$.{name}")
+    json_value.check(message.payload, path="$.payload")
+    size = len(json_value.dumps(message.payload))
+    if size > payload_bytes:
+        raise BadInputError(
+            f"payload is {size} bytes, more than {payload_bytes}: pass a reference to the data instead"
+        )
+    return message
 
 
 def _parse(kind: type[M], fields: dict[str, Any]) -> M:

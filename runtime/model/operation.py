@@ -12,6 +12,13 @@ class OpKind(StrEnum):
     DATASET = "dataset"
     TOOL = "tool"
     TIMER = "timer"
+    READ = "read"
+    SLEEP = "sleep"
+    EVENT = "event"
+    STEP = "step"
+    CHILD = "child"
+    ENQUEUE = "enqueue"
+    FETCH = "fetch"
 
     @property
     def is_wait(self) -> bool:
@@ -19,7 +26,7 @@ class OpKind(StrEnum):
         return self in _WAITS
 
 
-_WAITS = frozenset({OpKind.DATASET, OpKind.TIMER})
+_WAITS = frozenset({OpKind.DATASET, OpKind.TIMER, OpKind.SLEEP, OpKind.EVENT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

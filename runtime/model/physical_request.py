@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from runtime.model.query_page import QueryPage
 from runtime.model.tool_output import ResponseEnvelope
 
 
@@ -22,6 +23,8 @@ class PhysicalRequest:
     attempt: int = 0
     tool: str = ""
     auth_scope: str | None = None
+    page: QueryPage | None = None
+    node: tuple[str, ...] = ()  # where the play of the first member asks
     is_fenced: bool = False  # the tool's effect must not happen twice: sent by the fenced path
 
 

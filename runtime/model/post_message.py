@@ -5,6 +5,7 @@ from typing import Any
 from runtime.errors import BadInputError, JsonValueError
 from runtime.model import json_value
 from runtime.model.call import ANY_AGE, Accepts, Call, Post
+from runtime.model.query_page import QueryPage
 
 VERSION = 1
 _FIELDS = (
@@ -55,6 +56,9 @@ def _more(call: Call) -> list[dict[str, Any]]:
         "not_before_ms": call.accepts.not_before_ms,
         "failed_not_before_ms": call.accepts.failed_not_before_ms,
         "read_keys": list(call.read_keys) or None,
+        "accounts": list(call.accounts) or None,
+        "page": None if call.page is None else call.page.to_json(),
+        "node": list(call.node) or None,
     }
     more = {name: value for name, value in more.items() if value is not None}
     return [more] if more else []
@@ -72,4 +76,7 @@ def _call(row: list[Any]) -> Call:
         read_keys=tuple(more.get("read_keys", ())),
         shared_key=more.get("shared_key"),
         timeout_ms=more.get("timeout_ms"),
+        accounts=tuple(more.get("accounts", ())),
+        page=QueryPage.of(more.get("page")),
+        node=tuple(more.get("node", ())),
     )

@@ -15,6 +15,12 @@ class RateScope:
     max_batch_size: int = 1
     rules: tuple[PacingRule, ...] = ()
     concurrency: int | None = None
+    is_fixture: bool = False  # no provider is reached: a line of its own
+
+    @property
+    def state_name(self) -> str:
+        """Whose state it is, within the organisation."""
+        return f"{self.provider}\0fixture" if self.is_fixture else self.provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

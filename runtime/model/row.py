@@ -39,6 +39,16 @@ class InputRow:
     row_key: str
     input: dict[str, Any]
     crashes: int = 0
+    size_bytes: int = 0  # of the input, about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterRow:
+    """A row of a taken slice whose input is read once there is room for it."""
+
+    position: int
+    row_key: str
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +62,7 @@ class FinishedRow:
     cell_meta: bytes
     error: bytes | None = None
     wait: RowWait | None = None  # of a waiting row, which has no values yet
+    waited: bool = False  # it asked for durable waits: those still open end with it
 
     @property
     def size_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class WaitKind(StrEnum):
@@ -17,12 +18,30 @@ class WaitKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewBoundary:
+    """A durable wait to be armed under `key`: over in `due_ms`, or when an event with `event_key` comes.
+
+    `timeout_outcome` is what an event wait ends with when its time is up.
+    """
+
+    key: str
+    kind: WaitKind
+    due_ms: float
+    event_key: str | None = None
+    timeout_outcome: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowWait:
-    """What a row waits for; `due_ms` from now at the latest, None = until it is woken."""
+    """What a row waits for; `due_ms` from now at the latest, None = until it is woken.
+
+    `boundaries` are armed with the wait, those that exist already are left as they are; the first of them to end wakes.
+    """
 
     kind: WaitKind
     due_ms: float | None = None
     detail: str = ""
+    boundaries: tuple[NewBoundary, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,15 @@ class ClaimedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OverdueRun:
+    """A live run that has been active for longer than its option `deadline_s` allows."""
+
+    run_id: str
+    active_s: float
+    deadline_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunPoll:
     """One look at a held run: `wakes` for suspension, and boundaries resolved but not yet journaled."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from runtime.model.dataset import DatasetFacts
-from runtime.model.row import InputRow
+from runtime.model.row import InputRow, LaterRow
 from runtime.model.transitions import terminal
 
 
@@ -38,9 +38,11 @@ class SliceId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenSlice:
-    """A slice that this session holds; `rows` are its open rows in input order."""
+    """A slice that this session holds; `rows` are its open rows in input order, `later` those too big to come along."""
 
     id: SliceId
     fence: int
     facts: DatasetFacts
     rows: tuple[InputRow, ...]
+    later: tuple[LaterRow, ...] = ()
+    taken_ms: int = 0  # when it was taken, by the store's clock

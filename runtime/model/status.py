@@ -1,6 +1,6 @@
 """What a run looks like from outside, as read in one look at the database."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +10,10 @@ from runtime.model.run import RunState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetStatus:
-    """Counts come from commits; `rows` are admitted rows, `duplicates` were left out."""
+    """Counts come from commits; `rows` are admitted rows, `duplicates` were left out.
+
+    `kept`: rows of a rerun that stand as they were; `left_out`: rows seen before, or of which a rerun has nothing.
+    """
 
     dataset_id: int
     key: str
@@ -28,6 +31,8 @@ class DatasetStatus:
     pages_settled: int
     created_at: datetime
     ended_at: datetime | None
+    kept: int = 0
+    left_out: int = 0
 
     @property
     def open_rows(self) -> int:
@@ -64,6 +69,28 @@ class RunStatus:
     started_at: datetime | None
     ended_at: datetime | None
     now: datetime  # the database's clock at the look
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureKind:
+    """Failed rows of one dataset with one error code, and the first of them."""
+
+    dataset: str
+    code: str
+    rows: int
+    row_key: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellCount:
+    """Cells of one column in one state."""
+
+    dataset: str
+    column: str
+    state: str
+    cells: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from runtime.model.result_rules import ResultRules
+from runtime.model.waiting_tool import EventRule, PollRule
 
 
 class Counts(StrEnum):
@@ -59,10 +60,13 @@ class ToolMetadata:
     response_revision: str | None = None
     timeout_ms: float | None = None
     credits_per_item: float = 0.0
+    credits_at_most: float | None = None  # what a budget reserves for a call; None = `credits_per_item`
     batch: BatchRule | None = None
     pacing: tuple[PacingRule, ...] = ()
     normalise: tuple[NormaliseRule, ...] = field(default=())
     transient_http_retry_safe: bool = False
     requires_execution_fence: bool = False
     always_fresh: bool = False  # no stored result answers; a call is replayed from a receipt of its own
+    event: EventRule | None = None  # an event brings its answer
+    poll: PollRule | None = None  # it starts something that another tool asks after
     results: ResultRules = field(default_factory=ResultRules)  # where things lie in its results

@@ -116,7 +116,7 @@ async def test_calls_of_one_moment_are_read_and_posted_together() -> None:
 
 
 async def test_one_publish_a_lane_what_arrives_meanwhile_is_the_next_post() -> None:
-    async with calling() as (world, caller):
+    async with calling(replace(LIMITS, repost_after_ms=60_000, repost_max_ms=60_000)) as (world, caller):
         world.gate.clear()
         first = [ask(caller, call("first"))]
         await wait_until(world.posted("first"))

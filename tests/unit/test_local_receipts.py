@@ -217,3 +217,79 @@ async def test_nothing_new_is_begun_while_outcomes_cannot_be_stored() -> None:
     with pytest.raises(ServiceUnreachableError):
         await local.outcome(WORK, make)
     assert make.count == 0
+
+
+async def test_who_joins_another_run_s_read_is_not_served_what_is_too_old_for_it() -> None:
+    fleet = Fleet()
+    await (await fleet.process()).outcome(SHARED, Making())
+    local, make = await fleet.process("p2"), Making(output=b"2")
+    strict = replace(SHARED, run_id="r2", accepts=Accepts(not_before_ms=2_000, failed_not_before_ms=2_000))
+    easy, fresh = await asyncio.gather(local.outcome(SHARED, Making()), local.outcome(strict, make))
+    assert (easy.output, easy.cached) == (b'{"n":1}', True)
+    assert (fresh.output, make.count) == (b"2", 1)
+
+
+async def test_what_ends_one_run_does_not_end_another_that_joined_its_work() -> None:
+    local, bad, good = await Fleet().process(), Making(fails=RunHaltedError("no credits")), Making()
+    bad.open.clear()
+    halted = asyncio.create_task(local.outcome(SHARED, bad))
+    await wait_until(lambda: bad.count)
+    other = asyncio.create_task(local.outcome(replace(SHARED, run_id="r2"), good))
+    await asyncio.sleep(0)
+    bad.open.set()
+    assert (await other).output == b'{"n":1}' and good.count == 1
+    with pytest.raises(RunHaltedError):
+        await halted
+
+
+async def test_another_run_is_served_the_outcome_that_had_to_wait_for_postgres() -> None:
+    fleet = Fleet(replace(LIMITS, lane_wait_ms=5_000))
+    local, make, again = await fleet.process(), Making(), Making()
+    make.open.clear()
+    asked = asyncio.create_task(local.outcome(SHARED, make))
+    await wait_until(lambda: make.count)
+    fleet.stored.is_away = True
+    make.open.set()
+    with pytest.raises(PersistenceLostError):
+        await asked
+    fleet.stored.is_away = False
+    other = asyncio.create_task(local.outcome(replace(SHARED, run_id="r2"), again))
+    await wait_until(lambda: fleet.stored.reads)
+    await local.renew()
+    assert (await other).output == b'{"n":1}' and again.count == 0
+    assert not fleet.redis.leases
+
+
+async def test_what_is_given_up_while_others_are_stored_late_is_stored_too() -> None:
+    fleet = Fleet()
+    local = await fleet.process()
+    makes = [Making(), Making()]
+    asked: list[asyncio.Task[Any]] = []
+    for n, make in enumerate(makes):
+        make.open.clear()
+        asked.append(asyncio.create_task(local.outcome(replace(WORK, key=f"k{n}", run_id=f"r{n}"), make)))
+    await wait_until(lambda: all(make.count for make in makes))
+    fleet.stored.is_away = True
+    makes[0].open.set()
+    with pytest.raises(PersistenceLostError):
+        await asked[0]
+    storing = asyncio.Event()
+    refuse = fleet.stored.read  # Postgres stays away until both have been given up
+
+    async def slow(keys: Any) -> Any:
+        storing.set()
+        await wait_until(asked[1].done)
+        return await refuse(keys)
+
+    fleet.stored.read = slow  # type: ignore[method-assign]
+    renewal = asyncio.create_task(local.renew())
+    await storing.wait()
+    fleet.stored.read = refuse  # type: ignore[method-assign]
+    makes[1].open.set()
+    with pytest.raises(PersistenceLostError):
+        await asked[1]
+    with pytest.raises(ServiceUnreachableError):
+        await renewal
+    fleet.stored.is_away = False
+    await local.renew()
+    assert set(fleet.stored.by_key) == {"k0", "k1"}

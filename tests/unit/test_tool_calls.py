@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from runtime.engine.tool_calls import CallContext, CallPlace, ToolCalls
-from runtime.errors import ToolCallError, ToolRejectedError
+from runtime.errors import BudgetExceededError, RowWaitsError, ToolCallError, ToolRejectedError
 from runtime.model.call import ANY_AGE, Accepts, Answer, AnswerState, Call
 from runtime.model.call_options import NO_OPTIONS, CallOptions
+from runtime.model.row_wait import WaitKind
 from runtime.model.tool import ToolMetadata
 from runtime.policy.freshness import Refresh
 from runtime.policy.limits import Limits
@@ -120,10 +121,20 @@ async def test_run_and_call_say_what_is_fresh_enough() -> None:
 
 
 async def test_the_response_revision_is_no_part_of_the_provider_s_key() -> None:
-    for options in (NO_OPTIONS, FORCE):
-        one = await made(options, metadata=replace(METADATA, response_revision="a"))
-        two = await made(options, metadata=replace(METADATA, response_revision="b"))
-        assert one.key != two.key and one.idempotency_key == two.idempotency_key
+    one = await made(metadata=replace(METADATA, response_revision="a"))
+    two = await made(metadata=replace(METADATA, response_revision="b"))
+    assert one.key != two.key and one.idempotency_key == two.idempotency_key
+
+
+async def test_a_replayed_private_call_is_not_paid_again_though_the_tool_has_changed() -> None:
+    first = await made(FORCE)
+    for changed in (
+        replace(METADATA, response_revision="b"),
+        replace(METADATA, action_version="9", read_versions=("8",)),
+    ):
+        again = await made(FORCE, metadata=changed)
+        assert (again.key, again.idempotency_key) == (first.key, first.idempotency_key)
+        assert again.shared_key != first.shared_key
 
 
 async def test_changed_credentials_make_it_another_call_once() -> None:
@@ -162,3 +173,37 @@ async def test_a_timeout_above_the_tool_s_own_is_refused_before_anything_is_sent
     options = CallOptions(timeout_ms=5_000, max_wait_ms=7)
     await calls_of(outside).execute(CONTEXT, "echo", {"item": "a"}, options)
     assert outside.called[0][0].timeout_ms == 5_000 and outside.called[0][1] is options
+
+
+class OverBudget(Outside):
+    """A lane that has no room in the run's budget for another hour."""
+
+    async def call(self, call: Call, lane: str, options: CallOptions = NO_OPTIONS) -> Answer:
+        self.called.append((call, options))
+        error = {
+            "code": "budget_exceeded",
+            "message": "run r1 has used 2 of its 2 credits",
+            "retryable": True,
+        }
+        return Answer(
+            key=call.key, state=AnswerState.OVER_BUDGET, error=error, run_id="r1", until_ms=3_600_000
+        )
+
+
+async def test_a_call_without_budget_lets_its_row_wait() -> None:
+    outside = OverBudget()
+    context = replace(CONTEXT, budget=("root", "r1"))
+    with pytest.raises(RowWaitsError) as caught:
+        await calls_of(outside).execute(context, "echo", {"item": "a"})
+    wait = caught.value.wait
+    assert (wait.kind, wait.due_ms, wait.detail) == (
+        WaitKind.BUDGET,
+        3_600_000,
+        "run r1 has used 2 of its 2 credits",
+    )
+    assert outside.only.accounts == ("root", "r1")
+
+
+async def test_an_author_who_allows_less_time_meets_the_error() -> None:
+    with pytest.raises(BudgetExceededError, match="2 of its 2 credits"):
+        await calls_of(OverBudget()).execute(CONTEXT, "echo", {"item": "a"}, CallOptions(max_wait_ms=60_000))

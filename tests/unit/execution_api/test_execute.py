@@ -230,6 +230,7 @@ async def test_what_is_sent_is_the_agreed_wire() -> None:
         "invocation_attempt": 2,
         "provider_idempotency_key": "batch-1",
         "item_idempotency_keys": ["item-0"],
+        "play_node_scope": {"tool_id": "a/b"},
         "member_run_ids": ["run-1", "run-2"],
     }
     assert body["integration_mode"] == "fixture"
@@ -328,7 +329,7 @@ async def test_many_sends_share_few_connections(served: str) -> None:
 
     replies = await asyncio.gather(*(send(n) for n in range(60)))
     assert [reply.result["value"] for reply in replies] == [f"v:{n}" for n in range(60)]
-    stack = client._execution._own._transport  # type: ignore[union-attr]
+    stack = client._execution._own
     assert 0 < stack.idle_count <= 4  # type: ignore[union-attr]
     await wait_until_async(lambda: stack.idle_count == 0)  # type: ignore[union-attr]
     await client.close()

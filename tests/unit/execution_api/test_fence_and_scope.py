@@ -47,6 +47,20 @@ async def test_the_body_says_the_fence_version_and_the_auth_scope() -> None:
     assert not {"invocation_fence_version", "execution_auth_scope_digest"} & set(plain)
 
 
+async def test_the_body_says_where_in_its_play_a_call_is_asked() -> None:
+    scopes: list[Any] = []
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        scopes.append(orjson.loads(request.content)["metadata"]["play_node_scope"])
+        return httpx.Response(200, json={"status": "completed"})
+
+    client = answering(reply)
+    for node in (("find", "email", "companies"), ("find",), ()):
+        await client.execute(request_of(node=node))
+    in_row = {"tool_id": "echo", "call_key": "find", "column": "email", "table_namespace": "companies"}
+    assert scopes == [in_row, {"tool_id": "echo", "call_key": "find"}, {"tool_id": "echo"}]
+
+
 async def test_attestation_is_asked_each_time(client: ExecutionApiClient, state: ApiState) -> None:
     assert await client.attests_fence()
     state.misbehaviour = state.misbehaviour.merged({"attest_fence": False})

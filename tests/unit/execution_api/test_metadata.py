@@ -145,3 +145,9 @@ async def test_equal_inputs_are_made_equal_only_as_declared(client: ExecutionApi
     echo = await client.tool_metadata("echo", "org")
     given = {"item": " ACME.example. "}
     assert normalised(echo, given) is given
+
+
+async def test_the_customer_s_database_is_always_fresh_whatever_the_api_declares() -> None:
+    client = answering(lambda _: httpx.Response(200, json={"provider": "deepline"}))
+    assert (await client.metadata("query_customer_db", "o")).always_fresh
+    assert not (await client.metadata("echo", "o")).always_fresh

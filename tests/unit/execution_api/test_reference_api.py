@@ -224,3 +224,11 @@ def test_the_command_says_what_it_takes() -> None:
     command = [sys.executable, "-m", "examples.execution_api", "--help"]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert all(option in out for option in ("--host", "--port", "--latency-ms", "--ledger"))
+
+
+async def test_a_forced_answer_may_carry_any_header(http: httpx.AsyncClient, state: ApiState) -> None:
+    forced = {"status": 429, "headers": {"X-RateLimit-Reset": "7", "retry-after": "soon"}}
+    await http.post("/_control", json={"answer": forced})
+    reply = await send(http, "echo_single", echoes("a"))
+    assert reply.status_code == 429
+    assert (reply.headers["x-ratelimit-reset"], reply.headers["retry-after"]) == ("7", "soon")

@@ -1,0 +1,110 @@
+"""A provider's used up quota: an error with the moment at which it is over, and a closed scope until then."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from examples.execution_api.execution import ApiState
+from runtime.errors import ExecuteFailedError, ProviderExhaustedError, tool_call_error
+from runtime.execution_api.client import ExecutionApiClient
+from runtime.model.call import AnswerState
+from runtime.model.failure import Failure, FailureClass
+from runtime.model.outcome import ItemFailed
+from runtime.model.physical_request import PhysicalReply, PhysicalRequest
+from runtime.policy.batching import strategy_for
+from runtime.policy.limits import DEFAULT_LIMITS
+from tests.lane_stage import LaneStage, call, tool
+from tests.unit.execution_api.conftest import request_of
+
+NOON = "Mon, 30 Nov 2026 12:00:00 GMT"
+
+
+async def failure_of(client: ExecutionApiClient) -> Failure:
+    with pytest.raises(ExecuteFailedError) as caught:
+        await client.execute(request_of("echo_single"))
+    return caught.value.failure
+
+
+@pytest.mark.parametrize(
+    ("how", "retry_at", "wait_ms"),
+    [
+        ({"retry_at": "2026-11-30T14:00:00+01:00"}, "2026-11-30T13:00:00Z", 3_600_000),
+        ({"retry_at": "2026-11-30T12:00:30"}, "2026-11-30T12:00:30Z", 30_000),
+        ({"retry_at": "2026-11-30T11:00:00Z"}, "2026-11-30T11:00:00Z", 0),
+        ({"retry_at": "2027-11-30T11:00:00Z"}, "2027-11-30T11:00:00Z", DEFAULT_LIMITS.later_max_ms),
+        ({"retry_at": "soon", "retry_after": "7200"}, "2026-11-30T14:00:00Z", 7_200_000),
+        ({}, "2026-11-30T12:15:00Z", DEFAULT_LIMITS.quota_wait_ms),
+    ],
+)
+async def test_it_says_until_when_by_the_replys_own_clock(
+    client: ExecutionApiClient, state: ApiState, how: dict[str, Any], retry_at: str, wait_ms: float
+) -> None:
+    forced = {"status": 429, "code": "QUOTA_EXHAUSTED", "date": NOON, **how}
+    state.misbehaviour = state.misbehaviour.merged({"answer": forced})
+    failure = await failure_of(client)
+    assert failure.failure_class is FailureClass.PROVIDER_EXHAUSTED
+    assert (failure.code, failure.retry_at, failure.retry_after_ms) == (
+        "provider_exhausted",
+        retry_at,
+        wait_ms,
+    )
+    assert failure.not_charged
+
+
+async def test_an_author_meets_an_error_of_its_own_and_the_lane_is_closed() -> None:
+    reports: list[float | None] = []
+
+    def exhausted(_request: PhysicalRequest) -> PhysicalReply:
+        raise ExecuteFailedError(
+            Failure(
+                failure_class=FailureClass.PROVIDER_EXHAUSTED,
+                operation="echo",
+                message="echo answered HTTP 429",
+                code="provider_exhausted",
+                retry_after_ms=5_000,
+                retry_at="2026-11-30T14:00:00Z",
+            )
+        )
+
+    stage = await LaneStage(exhausted, metadata=tool(1)).start()
+    reserve = stage.pacer.reserve
+
+    async def watched(scope: Any, items: int) -> Any:
+        ticket = await reserve(scope, items)
+
+        async def limited(retry_after_ms: float | None) -> None:
+            reports.append(retry_after_ms)
+
+        ticket.limited = limited  # type: ignore[method-assign]
+        return ticket
+
+    stage.pacer.reserve = watched  # type: ignore[method-assign]
+    await stage.finish(await stage.post([call("a")]))
+    found = (await stage.answers())[call("a").key]
+    assert found.state is AnswerState.FAILED
+    assert not found.terminal
+    assert reports == [5_000]
+    error = tool_call_error(found.error or {})
+    assert isinstance(error, ProviderExhaustedError)
+    assert (error.code, error.retryable, error.retry_at) == (
+        "provider_exhausted",
+        True,
+        "2026-11-30T14:00:00Z",
+    )
+
+
+def test_one_item_of_a_batch_may_say_it_too() -> None:
+    strategy = strategy_for(replace(tool(10)))
+    inputs = [{"item": "a"}]
+    key = strategy.payload(inputs)["items"][0]["key"]
+    said = {"key": key, "error": {"code": "Quota_Exhausted", "retry_at": "2026-11-30T14:00:00Z"}}
+    (outcome,) = strategy.split({"items": [said]}, inputs).outcomes
+    assert isinstance(outcome, ItemFailed)
+    assert (outcome.code, outcome.retryable, outcome.terminal, outcome.charged) == (
+        "provider_exhausted",
+        True,
+        False,
+        False,
+    )
+    assert outcome.details == {"retry_at": "2026-11-30T14:00:00Z"}
