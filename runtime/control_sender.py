@@ -7,14 +7,16 @@ import uuid
 from math import ceil
 from typing import Any
 
+from amqp.exceptions import AMQPError
 from kombu.connection import Connection
+from kombu.entity import Queue
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
 from runtime.errors import ServiceUnreachableError
 from runtime.model.task_message import task_message
 from runtime.policy.limits import Limits
-from runtime.server_address import redis_address
+from runtime.server_address import broker_address
 
 CONTROL_QUEUE = "control"
 
@@ -22,9 +24,10 @@ CONTROL_QUEUE = "control"
 class ControlSender:
     """One broker connection, opened at first use and again after it failed."""
 
-    def __init__(self, redis_url: str, limits: Limits) -> None:
-        self._address = redis_address(redis_url)
-        self._url = redis_url
+    def __init__(self, broker_url: str, limits: Limits) -> None:
+        self._address = broker_address(broker_url)
+        self._url = broker_url
+        self._is_redis = not broker_url.startswith("amqp")
         self._limits = limits
         self._lock = threading.Lock()
         self._connection: Connection | None = None
@@ -42,6 +45,7 @@ class ControlSender:
                     message.body,
                     exchange="",
                     routing_key=CONTROL_QUEUE,
+                    declare=[] if self._is_redis else [Queue(CONTROL_QUEUE, routing_key=CONTROL_QUEUE)],
                     headers=message.headers,
                     retry=True,
                     retry_policy={
@@ -51,12 +55,13 @@ class ControlSender:
                     },
                     **message.properties,
                 )
-            except (KombuError, RedisError, OSError) as error:
+            except (KombuError, RedisError, AMQPError, OSError) as error:
                 self._drop()
                 reason = str(error).partition("\n")[0]
                 raise ServiceUnreachableError(
-                    f"Redis at {self._address} did not take the message ({reason}): "
-                    "start it, or name the right one in PLAYLANE_REDIS_URL"
+                    f"{'Redis' if self._is_redis else 'the broker'} at {self._address} did not take the message "
+                    f"({reason}): start it, or name the right one in "
+                    f"{'PLAYLANE_REDIS_URL' if self._is_redis else 'PLAYLANE_BROKER_URL'}"
                 ) from error
 
     def close(self) -> None:
@@ -69,7 +74,9 @@ class ControlSender:
             self._connection = Connection(
                 self._url,
                 connect_timeout=ceil(timeout_s),
-                transport_options={"socket_connect_timeout": timeout_s, "socket_timeout": timeout_s},
+                transport_options={"socket_connect_timeout": timeout_s, "socket_timeout": timeout_s}
+                if self._is_redis
+                else {"confirm_publish": True, "connect_timeout": timeout_s},
             )
         return self._connection
 

@@ -8,12 +8,18 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from structlog.contextvars import bind_contextvars, get_contextvars
+
+from runtime.context.body_reader import BodyReader
+from runtime.context.captured_output import Output, body_output
 from runtime.context.dataset import DatasetSpec
+from runtime.context.dataset_handle import current_reader
+from runtime.context.returned import returned
 from runtime.engine.body_loop import BodyLoop
 from runtime.engine.outcomes import error_of
 from runtime.errors import NonDeterministicPlayError, PlayDeadlockError, PlayDefinitionError, PlaySpinsError
 from runtime.model.operation import JournalEntry, Op, OpKind
-from runtime.play import PlayDefinition
+from runtime.play import PlayDefinition, PlayRegistry, plays
 from runtime.policy.identity import operation_digest
 from runtime.policy.limits import Limits
 
@@ -38,15 +44,28 @@ class BodyLog:
     n: int
     text: str
     fields: dict[str, Any]
+    level: str = "info"
 
 
 class Body:
     """A replayable activation: `start`, `deliver`*, then `done`, `asked`, `check_alive`."""
 
     def __init__(
-        self, play: PlayDefinition, input: Any, *, make_ctx: Callable[["Body"], Any], limits: Limits
+        self,
+        play: PlayDefinition,
+        input: Any,
+        *,
+        make_ctx: Callable[["Body"], Any],
+        limits: Limits,
+        registry: PlayRegistry = plays,
+        captures: bool = False,
+        secret_of: Callable[[str], str] | None = None,
     ) -> None:
         self.play = play
+        self.registry = registry  # of child plays
+        self._secret_of = secret_of
+        self.output: Output | None = None
+        self.captures = captures  # provenance and observations
         self.limits = limits
         self.datasets: dict[str, DatasetSpec] = {}
         self.stopping = False
@@ -86,17 +105,32 @@ class Body:
         future.add_done_callback(lambda done: self._give_up(op.key) if done.cancelled() else None)
         return future
 
+    @property
+    def input(self) -> Any:
+        """The run's input."""
+        return self._input
+
+    def secret(self, name: str) -> str:
+        """The value of a secret, live in every replay too: the body's thread waits, which changes no order."""
+        if events._get_running_loop() is not self.loop:
+            raise PlayDefinitionError(
+                f'play "{self.play.name}" awaited ctx.secrets.get("{name}") outside its body and outside a row'
+            )
+        if self._secret_of is None:
+            raise PlayDefinitionError("ctx.secrets can't be used here: this process has no source of secrets")
+        return self._secret_of(name)
+
     def nth(self, name: str) -> int:
         """How often `name` was asked before in this body."""
         count = self._counts.get(name, 0)
         self._counts[name] = count + 1
         return count
 
-    def log(self, text: str, fields: dict[str, Any]) -> None:
+    def log(self, text: str, fields: dict[str, Any], *, level: str = "info") -> None:
         """Collect a log line; its number makes it durable once."""
         n = next(self._log_count)
         if not self.stopping and n < self.limits.logs_per_scope:
-            self._logs.append(BodyLog(n=n, text=text, fields=fields))
+            self._logs.append(BodyLog(n=n, text=text, fields=fields, level=level))
 
     # What the loop calls for its timers.
 
@@ -129,8 +163,14 @@ class Body:
     # What the driver calls.
 
     def start(self) -> None:
-        coroutine = self.play.function(self.ctx, self._input)
+        coroutine = returned(self.ctx, self.play.function(self.ctx, self._input))
         context = contextvars.Context()
+        context.run(bind_contextvars, **get_contextvars())  # log lines of the body say whose they are
+        context.run(current_reader.set, BodyReader(self))
+        self.output = Output(
+            lambda text, level: self.log(text, {}, level=level), self.limits, most=self.limits.logs_per_scope
+        )
+        context.run(body_output.set, self.output)
         self._main = self.loop.create_task(coroutine, name=self.play.name, context=context)  # type: ignore[arg-type]
         self.loop.run_until_idle()
 
@@ -166,7 +206,8 @@ class Body:
         return NonDeterministicPlayError(
             f'play "{self.play.name}" does not repeat itself: entry {entry.seq} of its journal is '
             f"{entry.op_key} ({entry.kind}), but {now}; nothing new was started. "
-            "Keep random values, clocks, set order and changed code out of what a body asks for, or start a new run"
+            "Take random values and clocks in ctx.step, keep set order and changed code out of what a body asks for, "
+            "or start a new run"
         )
 
     @staticmethod
@@ -186,6 +227,8 @@ class Body:
         return abandoned
 
     def take_logs(self) -> list[BodyLog]:
+        if self.done and self.output is not None:
+            self.output.end()
         logs, self._logs = self._logs, []
         return logs
 

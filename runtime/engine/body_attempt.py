@@ -1,10 +1,8 @@
 """One attempt of a run: its body, replayed from the journal and driven on until it ends or only waits."""
 
 import asyncio
-import queue
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NoReturn
@@ -13,21 +11,29 @@ import structlog
 
 from runtime.context.play_context import PlayContext
 from runtime.engine.body import Body
+from runtime.engine.body_flights import Flights
+from runtime.engine.body_journal import BodyJournal, Outcome
 from runtime.engine.operations import Operations
 from runtime.engine.outcomes import error_of, is_fatal, run_error
+from runtime.engine.play_versions import PlayVersions
 from runtime.engine.run_result import result_json
-from runtime.errors import JournalLimitError, JsonValueError, RunFatalError
-from runtime.model import json_value
-from runtime.model.operation import JournalEntry, Op, Resting
+from runtime.engine.secret_values import SecretValues, body_secrets
+from runtime.errors import (
+    JsonValueError,
+    NonDeterministicPlayError,
+    PlayVersionUnavailableError,
+    RunFatalError,
+    SecretTaintError,
+)
+from runtime.known_secrets import known_secrets
+from runtime.model.events import Logged, RunStarted, RunSuspended
+from runtime.model.operation import JournalEntry, Op, OpKind
 from runtime.model.run import ClaimedRun, RunState
-from runtime.play import PlayDefinition
+from runtime.play import PlayDefinition, PlayRegistry, plays
 from runtime.policy.limits import Limits
-from runtime.ports import Fault, LogLine, LoopBridge, RunStore
+from runtime.ports import EventSink, Fault, LogLine, LoopBridge, RunStore, no_events
 
 log = structlog.get_logger()
-
-Outcome = dict[str, Any]
-Performed = Outcome | Resting | None
 
 
 class DriveEnd(StrEnum):
@@ -35,6 +41,7 @@ class DriveEnd(StrEnum):
     WAITING = "waiting"
     ENDED = "ended"
     LOST = "lost"  # another attempt or the run's end took it away
+    HANDED_BACK = "handed_back"  # another worker has its play's version
     RELEASED = "released"  # given back unfinished: the process is stopping
 
 
@@ -49,29 +56,48 @@ class BodyPorts:
     fault: Fault
     wall_ms: Callable[[], int]
     draining: Callable[[], bool]
+    registry: PlayRegistry = plays
+    secrets: SecretValues | None = None
+    events: EventSink = no_events
 
 
 class Attempt:
     """Use once, in a thread without a loop: `run`. Raises OwnershipLostError and what the stores raise."""
 
-    def __init__(self, run: ClaimedRun, play: PlayDefinition, ports: BodyPorts) -> None:
+    def __init__(
+        self,
+        run: ClaimedRun,
+        play: PlayDefinition,
+        ports: BodyPorts,
+        versions: PlayVersions,
+        *,
+        is_other_version: bool = False,
+    ) -> None:
         self._run = run
         self._ports = ports
+        self._versions = versions
+        self._is_other_version = is_other_version
         self._limits = ports.limits
-        self._body = Body(play, run.input, make_ctx=PlayContext, limits=ports.limits)
-        self._flights: dict[str, Future[Performed]] = {}
-        self._landed: queue.SimpleQueue[tuple[str, Future[Performed]]] = queue.SimpleQueue()
-        self._resting: dict[str, float] = {}  # operation -> when to perform it again
-        self._seq = 0
-        self._journal_bytes = 0
-        self._at_ms = 0
-        self._started_ms = ports.wall_ms()
+        self._body = Body(
+            play,
+            run.input,
+            make_ctx=PlayContext,
+            limits=ports.limits,
+            registry=ports.registry,
+            captures=bool(run.options.get("capture")),
+            secret_of=body_secrets(ports.secrets, ports.bridge, run.org_id, play.name, ports.limits),
+        )
+        self._flights = Flights()
+        self._journal = BodyJournal(play.name, ports.limits, ports.wall_ms())
         self._wakes = 0
         self._polled_s = 0.0
         self._idle_since_s: float | None = None
 
     def run(self) -> DriveEnd:
         """Drive the body until the run ended, waits, is lost or is given back."""
+        self._ports.events.emit(
+            self._run.run_id, RunStarted(play=self._body.play.name, attempt=self._run.attempt)
+        )
         try:
             self._replay()
             while not self._body.done:
@@ -79,25 +105,31 @@ class Attempt:
                 if end is not None:
                     return end
             return self._end_done()
+        except PlayVersionUnavailableError as error:
+            return self._hand_back(error)
+        except NonDeterministicPlayError as error:
+            return self._hand_back(error) if self._is_other_version else self._end_failed(error)
         except RunFatalError as error:
-            return self._end(RunState.FAILED, error=run_error(error, self._body.play.source_file))
+            return self._end_failed(error)
         finally:
             self._drop()
 
     def _replay(self) -> None:
         self._body.start()
         for entry in self._call(self._ports.runs.journal(self._run.run_id)):
-            if entry.seq == 0:
-                self._started_ms = entry.outcome.get("started_ms", self._started_ms)
-            self._seq = entry.seq + 1
-            self._at_ms = max(self._at_ms, entry.outcome.get("at_ms", 0))
-            self._journal_bytes += len(json_value.dumps(entry.outcome))
-            self._deliver(entry)
+            self._journal.replayed(entry)
+            self._deliver(self._whole(entry))
+
+    def _whole(self, entry: JournalEntry) -> JournalEntry:
+        if entry.kind != OpKind.READ or not self._body.asks(entry.op_key):
+            return entry
+        return self._call(self._ports.operations.whole(entry, self._body.op(entry.op_key)))
 
     def _turn(self) -> DriveEnd | None:
         self._give_up()
         for op in [*self._body.take_fresh(), *self._rested()]:
-            self._begin(op)
+            flight = self._ports.operations.perform(self._run, self._body.play, op)
+            self._flights.begin(op.key, self._ports.bridge.submit(flight))
         self._write_logs()
         self._body.check_alive()
         ready = self._landed_outcomes()
@@ -110,25 +142,13 @@ class Attempt:
 
     # ---- operations
 
-    def _begin(self, op: Op) -> None:
-        flight = self._ports.bridge.submit(self._ports.operations.perform(self._run, self._body.play, op))
-        self._flights[op.key] = flight
-        flight.add_done_callback(lambda landed, key=op.key: self._landed.put((key, landed)))
-
     def _rested(self) -> list[Op]:
-        now_s = time.monotonic()
-        due = [key for key, due_s in self._resting.items() if due_s <= now_s]
-        for key in due:
-            del self._resting[key]
-        return [self._body.op(key) for key in due if self._body.asks(key)]
+        return [self._body.op(key) for key in self._flights.rested() if self._body.asks(key)]
 
     def _give_up(self) -> None:
         abandoned = self._body.take_abandoned()
         for op in abandoned:
-            self._resting.pop(op.key, None)
-            flight = self._flights.pop(op.key, None)
-            if flight is not None:
-                flight.cancel()
+            self._flights.end(op.key)
         if abandoned:
             self._call(self._give_up_all(abandoned))
 
@@ -136,28 +156,14 @@ class Attempt:
         await asyncio.gather(*(self._ports.operations.give_up(self._run, op) for op in abandoned))
 
     def _landed_outcomes(self) -> dict[str, Outcome]:
+        limits = self._limits
+        timeout_s = limits.body_poll_s if self._body.has_waits() else limits.body_slow_poll_s
         ready: dict[str, Outcome] = {}
-        for key, flight in self._wait_landed():
-            self._flights.pop(key, None)
-            if flight.cancelled():
-                continue
-            outcome = flight.result()
-            if isinstance(outcome, Resting):
-                self._resting[key] = time.monotonic() + outcome.due_ms / 1000
-            elif outcome is not None and self._body.asks(key):
+        for key, outcome in self._flights.landed(timeout_s):
+            if self._body.asks(key):
+                _refuse_version(outcome)
                 ready[key] = outcome
         return ready
-
-    def _wait_landed(self) -> Iterable[tuple[str, "Future[Performed]"]]:
-        has_waits = self._body.has_waits()
-        try:
-            yield self._landed.get(
-                timeout=self._limits.body_poll_s if has_waits else self._limits.body_slow_poll_s
-            )
-            while True:
-                yield self._landed.get_nowait()
-        except queue.Empty:
-            return
 
     def _resolved_outcomes(self, ready: dict[str, Outcome]) -> dict[str, Outcome]:
         """Boundaries that the store resolved; also learns that the attempt is lost."""
@@ -165,6 +171,7 @@ class Attempt:
             return {}
         poll = self._call(self._ports.runs.poll(self._run.run_id, self._run.attempt))
         self._wakes, self._polled_s = poll.wakes, time.monotonic()
+        self._flights.hasten([key for key, _ in poll.resolved])
         return {
             key: _as_outcome(outcome)
             for key, outcome in poll.resolved
@@ -175,25 +182,14 @@ class Attempt:
 
     def _record(self, ready: dict[str, Outcome]) -> None:
         """Write the outcomes, then let the body meet them one at a time."""
-        self._at_ms = max(self._at_ms, self._ports.wall_ms() - self._started_ms)
         asked = {key: self._body.op(key) for key in ready}
-        entries = [
-            self._entry(seq, asked[key], outcome)
-            for seq, (key, outcome) in enumerate(ready.items(), self._seq)
-        ]
-        self._journal_bytes += sum(len(json_value.dumps(entry.outcome)) for entry in entries)
-        self._seq += len(entries)
-        self._check_journal()
-        self._call(self._append(entries, [asked[entry.op_key] for entry in entries]))
+        entries = self._journal.entries(ready, asked, self._ports.wall_ms())
+        kept = [self._ports.operations.journal_form(entry, asked[entry.op_key]) for entry in entries]
+        self._journal.count(kept)
+        self._call(self._append(kept, [asked[entry.op_key] for entry in entries]))
         for entry in entries:
-            self._flights_end(entry.op_key)
+            self._flights.end(entry.op_key)
             self._deliver(entry)
-
-    def _entry(self, seq: int, op: Op, outcome: Outcome) -> JournalEntry:
-        timed = {**outcome, "at_ms": self._at_ms}
-        if seq == 0:
-            timed["started_ms"] = self._started_ms
-        return JournalEntry(seq=seq, op_key=op.key, kind=op.kind.value, digest=op.digest, outcome=timed)
 
     async def _append(self, entries: list[JournalEntry], ops: list[Op]) -> None:
         await self._ports.fault("body.before_journal")
@@ -202,21 +198,6 @@ class Attempt:
         for entry, op in zip(entries, ops, strict=True):
             if "error" in entry.outcome:
                 await self._ports.operations.give_up(self._run, op)
-
-    def _check_journal(self) -> None:
-        limits = self._limits
-        if self._seq <= limits.journal_entries and self._journal_bytes <= limits.journal_bytes:
-            return
-        raise JournalLimitError(
-            f'play "{self._body.play.name}": its body did {self._seq:,} operations whose outcomes hold '
-            f"{self._journal_bytes:,} bytes; a run keeps {limits.journal_entries:,} and "
-            f"{limits.journal_bytes:,} bytes. Do the work per row, in a dataset's columns"
-        )
-
-    def _flights_end(self, key: str) -> None:
-        flight = self._flights.pop(key, None)
-        if flight is not None:
-            flight.cancel()
 
     def _deliver(self, entry: JournalEntry) -> None:
         self._body.deliver(entry)
@@ -230,18 +211,24 @@ class Attempt:
 
     def _write_logs(self) -> None:
         lines = [
-            LogLine(scope="body", n=line.n, level="info", message=line.text, fields=line.fields)
+            LogLine(scope="body", n=line.n, level=line.level, message=line.text, fields=line.fields)
             for line in self._body.take_logs()
         ]
-        if lines:
-            self._call(self._ports.runs.add_logs(self._run.run_id, lines))
+        if not lines:
+            return
+        self._call(self._ports.runs.add_logs(self._run.run_id, lines))
+        for line in lines[: self._limits.event_logs]:
+            told = Logged(scope=line.scope, level=line.level, message=line.message, fields=dict(line.fields))
+            self._ports.events.emit(self._run.run_id, told)
 
     # ---- rest and end
 
     def _rest(self) -> DriveEnd | None:
         """Nothing is ready: give the slot up if only waits are left, or if the process is stopping."""
         draining = self._ports.draining()
-        if self._flights or not self._body.only_waits(self._resting):
+        if self._flights.any_due():
+            return None
+        if self._flights or not self._body.only_waits(self._flights.resting):
             self._idle_since_s = None
             return self._release() if draining else None
         now_s = time.monotonic()
@@ -249,12 +236,23 @@ class Attempt:
         if not draining and now_s - self._idle_since_s < self._limits.suspend_grace_s:
             return None
         if self._call(self._ports.runs.suspend(self._run.run_id, self._run.attempt, self._wakes)):
+            self._ports.events.emit(self._run.run_id, RunSuspended(attempt=self._run.attempt))
             return DriveEnd.WAITING
         return None
 
     def _release(self) -> DriveEnd:
+        self._call(self._ports.operations.settled())
         self._call(self._ports.runs.release(self._run.run_id, self._run.attempt))
         return DriveEnd.RELEASED
+
+    def _hand_back(self, error: RunFatalError) -> DriveEnd:
+        self._flights.cancel_all()
+        self._call(self._ports.operations.settled())
+        given = self._call(self._versions.hand_back(self._run, error))
+        return DriveEnd.HANDED_BACK if given else DriveEnd.ENDED
+
+    def _end_failed(self, error: BaseException) -> DriveEnd:
+        return self._end(RunState.FAILED, error=run_error(error, self._body.play.source_file))
 
     def _end_done(self) -> DriveEnd:
         forgotten, error = self._body.forgotten(), self._body.error()
@@ -265,14 +263,17 @@ class Attempt:
             )
         self._write_logs()
         if error is not None:
-            return self._end(RunState.FAILED, error=run_error(error, self._body.play.source_file))
+            return self._end_failed(error)
+        name = f'what play "{self._body.play.name}" returned'
         try:
-            result = result_json(self._body.result(), self._limits)
+            returned = self._body.result()
+            previews = self._call(self._ports.operations.previews(returned))
+            result = result_json(returned, self._limits, previews)
+            known_secrets.refuse_json(result, self._run.org_id, name)
         except JsonValueError as bad:
-            reason = JsonValueError(
-                bad.path, f'what play "{self._body.play.name}" returned can\'t be kept: {bad.reason}'
-            )
-            return self._end(RunState.FAILED, error=run_error(reason, self._body.play.source_file))
+            return self._end_failed(JsonValueError(bad.path, f"{name} can't be kept: {bad.reason}"))
+        except SecretTaintError as taint:
+            return self._end_failed(taint)
         return self._end(RunState.COMPLETED, result=result)
 
     def _end(
@@ -285,8 +286,7 @@ class Attempt:
         return DriveEnd.ENDED if ended else DriveEnd.LOST
 
     def _drop(self) -> None:
-        for flight in self._flights.values():
-            flight.cancel()
+        self._flights.cancel_all()
         left = self._body.stop()
         if left:
             log.warning(
@@ -299,6 +299,13 @@ class Attempt:
 
     def _call(self, work: Any) -> Any:
         return self._ports.bridge.call(work, self._limits.body_call_s)
+
+
+def _refuse_version(outcome: Outcome) -> None:
+    """Another version of the play began this dataset: that is for another worker, not for the journal."""
+    error = outcome.get("error")
+    if isinstance(error, dict) and error.get("code") == PlayVersionUnavailableError.code:
+        raise PlayVersionUnavailableError(str(error.get("message")))
 
 
 def _as_outcome(outcome: Any) -> Outcome:

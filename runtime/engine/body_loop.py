@@ -154,7 +154,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
 def _refuse(name: str) -> NoReturn:
     raise BodyIoError(
         f"a play body does no IO of its own ({name}): its result would be in no journal; "
-        "do it in a column resolver or through a tool"
+        "do it in ctx.step, in a column resolver or through a tool"
     )
 
 

@@ -2,23 +2,34 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
+from runtime import tracing
 from runtime.engine.body_attempt import Attempt, BodyPorts, DriveEnd
 from runtime.engine.operations import Operations
 from runtime.engine.outcomes import run_error
+from runtime.engine.play_versions import PlayVersions
+from runtime.engine.secret_values import SecretValues
 from runtime.errors import (
     OwnershipLostError,
     PlaylaneError,
+    PlayVersionUnavailableError,
     ServiceUnreachableError,
     UnknownPlayError,
     WorkerDiedError,
 )
+from runtime.model.budget import BUDGET_OPTION, NO_CAPS, Caps
 from runtime.model.run import ClaimedRun, RunState
-from runtime.play import PlayRegistry, plays
+from runtime.play import PlayDefinition, PlayRegistry, plays
+from runtime.policy import budgeting
 from runtime.policy.limits import Limits
-from runtime.ports import Fault, LoopBridge, RunStore
+from runtime.policy.lineage import lineage_of
+from runtime.policy.versions import VersionPolicy
+from runtime.ports import BudgetStore, EventSink, Fault, LoopBridge, RunStore, no_events
 
 log = structlog.get_logger()
 
@@ -38,9 +49,15 @@ class BodyRunner:
         registry: PlayRegistry = plays,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         draining: Callable[[], bool] = lambda: False,
+        secrets: SecretValues | None = None,
+        budgets: BudgetStore | None = None,
+        version_policy: VersionPolicy = VersionPolicy.CONTINUE,
+        events: EventSink = no_events,
     ) -> None:
+        self._versions = PlayVersions(runs, limits, version_policy)
         self._session_id = session_id
         self._registry = registry
+        self._budgets = budgets
         self._ports = BodyPorts(
             runs=runs,
             operations=operations,
@@ -49,6 +66,9 @@ class BodyRunner:
             fault=fault,
             wall_ms=wall_ms,
             draining=draining,
+            registry=registry,
+            secrets=secrets,
+            events=events,
         )
 
     def drive(self, run_id: str) -> DriveEnd:
@@ -57,16 +77,22 @@ class BodyRunner:
         run = ports.bridge.call(ports.runs.claim(run_id, self._session_id()), ports.limits.body_call_s)
         if run is None:
             return DriveEnd.NOT_MINE
+        with bound_contextvars(run_id=run_id, play=run.play, attempt=run.attempt):
+            return self._held(run)
+
+    def _held(self, run: ClaimedRun) -> DriveEnd:
+        told = {"playlane.play": run.play, "playlane.org_id": run.org_id, "playlane.attempt": run.attempt}
         try:
-            end = self._drive(run)
+            with tracing.span("playlane.run", run.run_id, told) as span:
+                end = self._drive(run)
+                if span is not None:
+                    span.set_attribute("playlane.end", end.value)
         except OwnershipLostError:
             end = DriveEnd.LOST
         except BaseException:
             self._give_back(run)
             raise
-        log.info(
-            "body left", action="body.left", run_id=run_id, play=run.play, attempt=run.attempt, end=end.value
-        )
+        log.info("body left", action="body.left", end=end.value)
         return end
 
     def _drive(self, run: ClaimedRun) -> DriveEnd:
@@ -74,9 +100,22 @@ class BodyRunner:
             return self._refuse(run, _died(run))
         try:
             play = self._registry.find(run.play)
-        except UnknownPlayError as error:
-            return self._refuse(run, error)
-        return Attempt(run, play, self._ports).run()
+            is_other = self._call(self._versions.pin(run, play))
+        except (UnknownPlayError, PlayVersionUnavailableError) as error:
+            given = self._call(self._versions.hand_back(run, error))
+            return DriveEnd.HANDED_BACK if given else DriveEnd.ENDED
+        ready = self._with_budget(run, play)
+        return Attempt(ready, play, self._ports, self._versions, is_other_version=is_other).run()
+
+    def _with_budget(self, run: ClaimedRun, play: PlayDefinition) -> ClaimedRun:
+        """The run with its caps pinned, by its first body that has any."""
+        caps = budgeting.effective(play.caps, Caps.of_options(run.options))
+        callers = lineage_of(run.run_id, run.play, run.options).accounts
+        if self._budgets is None or BUDGET_OPTION in run.options or not (caps != NO_CAPS or callers):
+            return run
+        work = self._budgets.open(run.run_id, caps, callers)
+        accounts = self._ports.bridge.call(work, self._ports.limits.body_call_s)
+        return replace(run, options=budgeting.pinned(run.options, accounts, caps))
 
     def _refuse(self, run: ClaimedRun, error: PlaylaneError) -> DriveEnd:
         ports = self._ports
@@ -84,6 +123,9 @@ class BodyRunner:
             run.run_id, run.attempt, RunState.FAILED, result=None, error=run_error(error, "")
         )
         return DriveEnd.ENDED if ports.bridge.call(work, ports.limits.body_call_s) else DriveEnd.LOST
+
+    def _call(self, work: Any) -> Any:
+        return self._ports.bridge.call(work, self._ports.limits.body_call_s)
 
     def _give_back(self, run: ClaimedRun) -> None:
         """Release a run that this process could not drive; it tries as long as its session may live."""

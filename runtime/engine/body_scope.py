@@ -1,11 +1,13 @@
 """What `ctx` does inside an operation that the process's loop performs for a body: its steps and child plays."""
 
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Any, NoReturn, Protocol
 
 from runtime.context.asks import Ask
 from runtime.context.own_tasks import OwnTasks
 from runtime.context.tool_result import ToolResult
+from runtime.engine.home_thread import refuse_other_thread
 from runtime.engine.hosts import Services
 from runtime.engine.inner_scopes import HERE, Within
 from runtime.engine.local_steps import secret
@@ -48,6 +50,7 @@ class BodyScope:
     own_tasks: OwnTasks = field(default_factory=OwnTasks)
     _counts: dict[str, int] = field(default_factory=dict)
     _is_begun: bool = False
+    _home: int = 0
 
     async def perform(self, ask: Ask, within: Within = HERE) -> Any:
         """The outcome of the operation itself, as JSON; what is asked within it comes as its author meets it."""
@@ -59,7 +62,7 @@ class BodyScope:
     ) -> Any:
         self.begin()
         place = ("body", self.op_key, *within.parts, id)
-        asked = CallPlace(parts=place, nth=lambda what: self.nth(f"tool:{place}:{what}"))
+        asked = CallPlace(parts=place, nth=lambda what: self.nth(f"tool:{place}:{what}"), node=(id,))
         try:
             value, _ = await self.tools.execute(self.context, tool, input, options, asked)
         except RunFatalError as error:
@@ -83,6 +86,8 @@ class BodyScope:
         await settled(self)
 
     def begin(self) -> None:
+        self._home = self._home or get_ident()
+        refuse_other_thread(self._home, self.op_key)
         self.check()
 
     def check(self) -> None:

@@ -16,7 +16,10 @@ class DatasetStore(Protocol):
         ...
 
     async def seed_page(self, page: SeedPage) -> int:
-        """Store a page's rows; returns how many were duplicates. A page already there is left alone.
+        """Store a page's rows; returns how many were not admitted. A page already there is left alone.
+
+        A key that the dataset has already is a duplicate. Mode net_new leaves out rows that a run brought to an end
+        or that another live run took; a rerun keeps rows that it need not run, and leaves out what the sheet lacks.
 
         Raises AttemptLostError if the run's attempt moved on or the dataset isn't seeding.
         """
@@ -66,8 +69,8 @@ class SettlingStore(Protocol):
         """Let a batch of rows whose wait is over go on; settle these pages to send them. Rows of ended runs stay."""
         ...
 
-    async def wake_budget(self, run_id: str) -> list[WokenPage]:
-        """The same for a batch of a run's rows that wait for budget; empty when none is left."""
+    async def wake_budget(self, run_id: str, most: int | None = None) -> list[WokenPage]:
+        """The same for a batch of a run's rows that wait for budget, at most `most`; empty when none is left."""
         ...
 
     async def run_of(self, dataset_id: int) -> str | None:

@@ -1,5 +1,6 @@
 """Moments to send."""
 
+from collections.abc import Hashable
 from math import inf
 from typing import Protocol
 
@@ -44,4 +45,6 @@ class Ticket(Protocol):
 
 
 class Pacer(Protocol):
-    async def reserve(self, scope: RateScope, items: int) -> Ticket: ...
+    async def reserve(self, scope: RateScope, items: int, turn: Hashable = "") -> Ticket:
+        """A ticket of the scope. In one process those of different `turn` (a bucket) get theirs in turns."""
+        ...

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from runtime.model.budget import Charge
 from runtime.model.call import Usage
 from runtime.model.lease import BatchRecord, Claim, Lease, OrphanBatch
 from runtime.model.receipt import Receipt
@@ -14,9 +15,13 @@ class ReceiptStore(Protocol):
         ...
 
     async def commit(
-        self, session_id: str, receipts: Sequence[Receipt], usage: Sequence[Usage]
+        self,
+        session_id: str,
+        receipts: Sequence[Receipt],
+        usage: Sequence[Usage],
+        charges: Sequence[Charge] = (),
     ) -> dict[str, Receipt]:
-        """Store all outcomes in one statement; returns what is stored now for every key.
+        """Store all outcomes and settle their charges in one transaction; returns what is stored now for every key.
 
         An outcome replaces: nothing, or a receipt that isn't completed and has no newer fence.
         A completed receipt gives way to a completed refresh of a newer fence only; else it is what is returned.

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.model.call import Usage
+from runtime.model.cell import StoredCells
 from runtime.model.dataset import DatasetFacts
-from runtime.model.row import FinishedRow
+from runtime.model.row import FinishedRow, InputRow
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.ports.runs import LogLine
 
@@ -17,18 +18,28 @@ class SliceStore(Protocol):
 
         If its last holder never came back its open rows count a crash. At `suspect_crashes` the slice is split into
         suspects, one row each, and comes back without rows: finish and settle it to send them.
+        Rows beyond `slice_read_bytes` come as `later`, without their input.
         """
+        ...
+
+    async def read_rows(self, taken: TakenSlice, positions: Sequence[int]) -> tuple[InputRow, ...]:
+        """Those of a taken slice's open rows, with their input."""
+        ...
+
+    async def stored_rows(self, facts: DatasetFacts, row_keys: Sequence[str]) -> dict[str, StoredCells]:
+        """What the dataset's sheet has of these rows, by key: those that a run brought to an end."""
         ...
 
     async def flush(self, write: "RowWrite") -> "RowWriteAnswer":
         """One transaction: rows (fenced by their slices), sheet rows, counters, usage, and slices that are done.
 
         A waiting row has no values yet; its wait is stored. A slice of an ended dataset or run is closed at once.
+        A failed row of a dataset with on_row_error "fail" marks the dataset failing.
         """
         ...
 
-    async def release(self, held: Sequence[tuple[SliceId, int]]) -> None:
-        """Give slices back unfinished (id, fence): due to be sent again at once."""
+    async def release(self, held: Sequence[tuple[SliceId, int]], after_s: float = 0.0) -> None:
+        """Give slices back unfinished (id, fence): due to be sent again at once, or not before `after_s`."""
         ...
 
 
@@ -53,8 +64,12 @@ class RowWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowWriteAnswer:
-    """`done`: slices now done; `lost`: slices with a newer fence; `ended`: runs or datasets that have ended."""
+    """`done`: slices now done; `lost`: slices with a newer fence; `ended`: those of ended runs or datasets.
+
+    `failing`: datasets in which a row failed under fail-fast; their rows make no further call.
+    """
 
     done: frozenset[SliceId]
     lost: frozenset[SliceId]
     ended: frozenset[SliceId]
+    failing: frozenset[int] = frozenset()

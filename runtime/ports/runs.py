@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from runtime.model.operation import JournalEntry
-from runtime.model.run import ClaimedRun, NewRun, RunFacts, RunPoll, RunState
+from runtime.model.run import ClaimedRun, NewRun, OverdueRun, RunFacts, RunPoll, RunState
 
 
 class RunStore(Protocol):
@@ -37,7 +37,9 @@ class RunStore(Protocol):
         """Create the boundary due `delay_s` from now, unless it exists; resolved by `poll` and sweeps."""
         ...
 
-    async def rest(self, run_id: str, attempt: int, op_key: str, delay_s: float) -> None:
+    async def rest(
+        self, run_id: str, attempt: int, op_key: str, delay_s: float, *, kind: str = "lane"
+    ) -> None:
         """Wake the run `delay_s` from now, if it is suspended then; asked again, it counts anew from there."""
         ...
 
@@ -73,8 +75,23 @@ class RunStore(Protocol):
         """End it as failed from outside its body (its rows met what no process can go on from)."""
         ...
 
-    async def release(self, run_id: str, attempt: int) -> None:
-        """Give a held run back unfinished (shutdown): it is due for a resume at once."""
+    async def release(self, run_id: str, attempt: int, after_s: float = 0.0) -> None:
+        """Give a held run back unfinished: it is due for a resume in `after_s`."""
+        ...
+
+    async def pin(self, run_id: str, source_hash: str) -> str:
+        """The source hash of the play that the run began with: this one if there is none yet."""
+        ...
+
+    async def unavailable(self, run_id: str) -> float:
+        """A worker can't go on with the run as it lacks its play's version; for how many seconds that is so.
+
+        Counted anew after progress, or when nobody said so for `version_forget_s`.
+        """
+        ...
+
+    async def overdue(self) -> list[OverdueRun]:
+        """Count active time of live runs that have a deadline, and return those whose time is up."""
         ...
 
     async def add_logs(self, run_id: str, lines: Sequence["LogLine"]) -> None:

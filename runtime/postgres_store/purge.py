@@ -16,7 +16,7 @@ from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import database_errors
 from runtime.postgres_store.schema import metadata
 
-KEPT = frozenset({"sheet_rows", "receipts", "sessions", "delivered_events"})
+KEPT = frozenset({"sheet_rows", "receipts", "sessions", "delivered_events", "lane_samples", "play_schedules"})
 """Shared by runs, or looked after elsewhere."""
 
 ACCOUNTS = ("budget_calls", "budgets")

@@ -42,6 +42,9 @@ class PostgresReads:
         states = [RowState.COMPLETED, RowState.FAILED] if stretch.failed else [RowState.COMPLETED]
         values |= dict(zip(("org_id", "play", "namespace", "run_id"), where, strict=True))
         values |= {"states": [state.value for state in states], "after": stretch.after, "skip": stretch.skip}
+        if stretch.from_end:
+            cursor = await connection.execute(_SQL["last_rows"], values | {"limit": stretch.limit})
+            return [_row(row) for row in await cursor.fetchall()]
         found: list[StoredRow] = []
         size, most = 0, self._limits.handle_page_bytes
         while limit := next_rows(rows_read=len(found), bytes_read=size, limit=stretch.limit, max_bytes=most):

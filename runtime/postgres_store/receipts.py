@@ -6,9 +6,11 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from runtime.model import json_value
+from runtime.model.budget import Charge
 from runtime.model.call import Usage
 from runtime.model.receipt import Receipt, ReceiptState, replaces
 from runtime.policy.limits import Limits
+from runtime.postgres_store import budgets
 from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import Database, Pool
 from runtime.postgres_store.usage import ADD_USAGE, usage_arrays
@@ -31,7 +33,11 @@ class PostgresReceipts:
         return found
 
     async def commit(
-        self, session_id: str, receipts: Sequence[Receipt], usage: Sequence[Usage]
+        self,
+        session_id: str,
+        receipts: Sequence[Receipt],
+        usage: Sequence[Usage],
+        charges: Sequence[Charge] = (),
     ) -> dict[str, Receipt]:
         outcomes = _one_per_key(receipts)
         chunks = [_receipt_arrays(session_id, chunk) for chunk in _chunks(outcomes.values(), self._limits)]
@@ -45,9 +51,15 @@ class PostgresReceipts:
                     stored |= {row[0] for row in await cursor.fetchall()}
                 if usages:
                     await connection.execute(ADD_USAGE, usages)
+                if charges:
+                    await budgets.settle(connection, charges)
             return stored
 
-        stored = await self._database.run("committing receipts", work) if chunks or usages else set[str]()
+        stored = (
+            await self._database.run("committing receipts", work)
+            if chunks or usages or charges
+            else set[str]()
+        )
         answer = {key: outcomes[key] for key in stored}
         return answer | await self.read([key for key in outcomes if key not in stored])
 

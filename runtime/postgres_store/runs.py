@@ -7,10 +7,11 @@ from psycopg import AsyncConnection, Rollback
 
 from runtime.errors import AttemptLostError
 from runtime.model import json_value
+from runtime.model.events import RunEnded
 from runtime.model.operation import JournalEntry
-from runtime.model.run import ClaimedRun, NewRun, RunFacts, RunPoll, RunState
+from runtime.model.run import ClaimedRun, NewRun, OverdueRun, RunFacts, RunPoll, RunState
 from runtime.policy.limits import Limits
-from runtime.ports import LogLine
+from runtime.ports import EventSink, LogLine, no_events
 from runtime.postgres_store.claims import DoubtfulClaims
 from runtime.postgres_store.logs import log_arrays
 from runtime.postgres_store.named import load
@@ -23,7 +24,8 @@ _SQL = load("runs")
 class PostgresRuns:
     """RunStore over Postgres."""
 
-    def __init__(self, pool: Pool, limits: Limits) -> None:
+    def __init__(self, pool: Pool, limits: Limits, events: EventSink = no_events) -> None:
+        self._events = events
         self._database = Database(pool, limits)
         self._limits = limits
         self._doubts = DoubtfulClaims(self._database, _SQL["release_claims"], limits.claims_in_doubt)
@@ -32,7 +34,10 @@ class PostgresRuns:
         return await self._insert(run, RunState.QUEUED, None)
 
     async def refuse(self, run: NewRun, error: dict[str, Any]) -> bool:
-        return await self._insert(run, RunState.FAILED, error)
+        new = await self._insert(run, RunState.FAILED, error)
+        if new:
+            self._tell_end(run.run_id, RunState.FAILED, error=error)
+        return new
 
     async def claim(self, run_id: str, session_id: str) -> ClaimedRun | None:
         await self._doubts.give_back()
@@ -90,8 +95,12 @@ class PostgresRuns:
         if rows[0][0] != 1:
             raise _lost(run_id, attempt)
 
-    async def rest(self, run_id: str, attempt: int, op_key: str, delay_s: float) -> None:
-        rows = await self._rows("rest", run_id=run_id, attempt=attempt, op_key=op_key, delay_s=delay_s)
+    async def rest(
+        self, run_id: str, attempt: int, op_key: str, delay_s: float, *, kind: str = "lane"
+    ) -> None:
+        rows = await self._rows(
+            "rest", run_id=run_id, attempt=attempt, op_key=op_key, delay_s=delay_s, kind=kind
+        )
         if rows[0][0] != 1:
             raise _lost(run_id, attempt)
 
@@ -145,18 +154,41 @@ class PostgresRuns:
             "result": text,
             "error": _json(error),
         }
-        return await self._end("end", values)
+        ended = await self._end("end", values)
+        if ended:
+            self._tell_end(run_id, state, result, error)
+        return ended
 
     async def cancel(self, run_id: str) -> RunState | None:
-        await self._end("cancel", {"run_id": run_id})
+        if await self._end("cancel", {"run_id": run_id}):
+            self._tell_end(run_id, RunState.CANCELLED)
         rows = await self._rows("state", run_id=run_id)
         return RunState(rows[0][0]) if rows else None
 
     async def fail(self, run_id: str, error: dict[str, Any]) -> bool:
-        return await self._end("fail", {"run_id": run_id, "error": _json(error)})
+        ended = await self._end("fail", {"run_id": run_id, "error": _json(error)})
+        if ended:
+            self._tell_end(run_id, RunState.FAILED, error=error)
+        return ended
 
-    async def release(self, run_id: str, attempt: int) -> None:
-        await self._count("release", run_id=run_id, attempt=attempt)
+    async def release(self, run_id: str, attempt: int, after_s: float = 0.0) -> None:
+        await self._count("release", run_id=run_id, attempt=attempt, after_s=after_s)
+
+    async def pin(self, run_id: str, source_hash: str) -> str:
+        rows = await self._rows("pin", run_id=run_id, source_hash=source_hash)
+        return rows[0][0] if rows else source_hash
+
+    async def unavailable(self, run_id: str) -> float:
+        rows = await self._rows("unavailable", run_id=run_id, forget_s=self._limits.version_forget_s)
+        return rows[0][0] if rows else 0.0
+
+    async def overdue(self) -> list[OverdueRun]:
+        rows = await self._rows("count_active", most_s=2 * self._limits.sweep_s)
+        return [
+            OverdueRun(run_id=run_id, active_s=active_s, deadline_s=deadline_s)
+            for run_id, active_s, deadline_s in rows
+            if active_s >= deadline_s
+        ]
 
     async def add_logs(self, run_id: str, lines: Sequence[LogLine]) -> None:
         if lines:
@@ -198,6 +230,20 @@ class PostgresRuns:
             return False
         await wind_datasets(self._database, self._limits, datasets)
         return True
+
+    def _tell_end(
+        self,
+        run_id: str,
+        state: RunState,
+        result: bytes | None = None,
+        error: dict[str, Any] | None = None,
+    ) -> None:
+        """The last event of a run, told by whose statement ended it."""
+        if result is not None and len(result) > self._limits.event_bytes:
+            self._events.emit(run_id, RunEnded(state=state.value, is_whole=False))
+            return
+        value = None if result is None else json_value.loads(result)
+        self._events.emit(run_id, RunEnded(state=state.value, result=value, error=error))
 
     async def _rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         async def work(connection: AsyncConnection) -> list[tuple[Any, ...]]:

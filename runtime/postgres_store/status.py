@@ -84,7 +84,21 @@ class PostgresStatus:
 def _run_status(
     run: tuple[Any, ...], datasets: list[tuple[Any, ...]], usage: list[tuple[Any, ...]]
 ) -> RunStatus:
-    run_id, org_id, play, value, state, attempt, result, error, created_at, started_at, ended_at, now = run
+    (
+        run_id,
+        org_id,
+        play,
+        value,
+        state,
+        attempt,
+        result,
+        error,
+        created_at,
+        started_at,
+        ended_at,
+        now,
+        options,
+    ) = run
     return RunStatus(
         run_id=run_id,
         org_id=org_id,
@@ -100,11 +114,25 @@ def _run_status(
         started_at=started_at,
         ended_at=ended_at,
         now=now,
+        options=options,
     )
 
 
 def _dataset_status(row: tuple[Any, ...]) -> DatasetStatus:
-    dataset_id, key, namespace, state, columns, rows, duplicates, *counts, created_at, ended_at = row
+    (
+        dataset_id,
+        key,
+        namespace,
+        state,
+        columns,
+        rows,
+        duplicates,
+        *counts,
+        created_at,
+        ended_at,
+        kept,
+        left_out,
+    ) = row
     done, failures, cancelled, superseded, pages_seeded, pages_total, pages_settled = counts
     return DatasetStatus(
         dataset_id=dataset_id,
@@ -118,6 +146,8 @@ def _dataset_status(row: tuple[Any, ...]) -> DatasetStatus:
         failed=failures,
         cancelled=cancelled,
         superseded=superseded,
+        kept=kept,
+        left_out=left_out,
         pages_seeded=pages_seeded,
         pages_total=pages_total,
         pages_settled=pages_settled,

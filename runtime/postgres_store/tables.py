@@ -34,6 +34,7 @@ metadata = MetaData(
 SHEET_PARTITIONS = 16
 
 _LIVE_RUN = text("state in ('queued', 'running', 'waiting')")
+_AWAITS_EVENT = text("state = 'armed' and event_key is not null")
 _OPEN_DATASET = text("state in ('seeding', 'running', 'failing')")
 
 
@@ -97,6 +98,12 @@ runs = Table(
     _at("hinted_at"),
     _number("crashes"),
     _big("crash_progress"),
+    Column("source_hash", Text),
+    Column("active_s", Double, nullable=False, server_default=text("0")),
+    _at("active_at"),
+    _at("unavailable_since"),
+    _at("unavailable_at"),
+    _big("unavailable_progress"),
     Index("runs_live_idx", "number", postgresql_where=_LIVE_RUN),
 )
 
@@ -122,7 +129,15 @@ boundaries = Table(
     Column("state", Text, nullable=False),
     _at("due_at"),
     Column("outcome", JSONB),
+    Column("org_id", Text),
+    Column("event_key", Text),
+    Column("event_id", Text),
+    Column("timeout_outcome", JSONB),
+    Column("prepared", JSONB),
+    _number("holder"),
+    _made("armed_at"),
     Index("boundaries_due_idx", "due_at", postgresql_where=text("state = 'armed' and due_at is not null")),
+    Index("boundaries_event_idx", "org_id", "event_key", postgresql_where=_AWAITS_EVENT),
 )
 
 datasets = Table(
@@ -150,6 +165,10 @@ datasets = Table(
     Column("winding", Boolean, nullable=False, server_default=text("false")),
     _made(),
     _at("ended_at"),
+    Column("mode", Text, nullable=False, server_default=text("'default'")),
+    _big("kept"),
+    _big("left_out"),
+    Column("input_columns", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     UniqueConstraint("run_id", "key"),
     Index("datasets_winding_idx", "dataset_id", postgresql_where=text("winding")),
     Index("datasets_open_idx", "dataset_id", postgresql_where=_OPEN_DATASET),
@@ -256,6 +275,7 @@ sheet_rows = Table(
     Column("write_version", BigInteger, nullable=False),
     Column("run_id", Text, nullable=False),
     _made("updated_at"),
+    Column("state", Text, nullable=False, server_default=text("'completed'")),
     postgresql_partition_by="HASH (org_id, play, namespace)",
 )
 

@@ -34,6 +34,7 @@ async def wind_pages(database: Database, dataset_id: int, pages: Sequence[int]) 
         async with connection.pipeline(), connection.transaction():
             await connection.execute(_SQL["close_slices"], values)
             await connection.execute(_SQL["cancel_rows"], values)
+            await connection.execute(_SQL["cancel_boundaries"], values)
             await connection.execute(_SQL["drop_waits"], values)
             cursor = await connection.execute(_SQL["settle_pages"], values)
         return cursor.rowcount > 0

@@ -1,5 +1,6 @@
 """The dispatch epoch: a random value that leaves with Redis' data, so lost messages can be told."""
 
+from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
 from redis.asyncio import Redis
@@ -8,13 +9,15 @@ from runtime.policy.limits import Limits
 from runtime.redis_store import keys
 from runtime.redis_store.scripts import reaching_redis
 
+LengthOf = Callable[[str], Awaitable[int]]
+
 
 class RedisDispatchEpoch:
-    """The DispatchEpoch. `broker` is the database that Celery's queues live in."""
+    """The DispatchEpoch. `length_of` asks the broker how many messages wait in a queue."""
 
-    def __init__(self, redis: Redis, broker: Redis, limits: Limits) -> None:
+    def __init__(self, redis: Redis, length_of: LengthOf, limits: Limits) -> None:
         self._redis = redis
-        self._broker = broker
+        self._length_of = length_of
         self._keep_s = int(limits.lease_ttl_s)
 
     async def epoch(self) -> str:
@@ -30,5 +33,14 @@ class RedisDispatchEpoch:
 
     async def queue_empty(self, queue: str) -> bool:
         """Whether nothing waits in the broker's queue."""
+        return await self._length_of(queue) == 0
+
+
+def lengths_in(broker: Redis) -> LengthOf:
+    """Of queues that are lists of this database, as Celery keeps them in Redis."""
+
+    async def length_of(queue: str) -> int:
         with reaching_redis("a queue's length"):
-            return await self._broker.llen(queue) == 0
+            return await broker.llen(queue)
+
+    return length_of

@@ -51,6 +51,10 @@ class LaneCounts:
         """Places that may send now."""
         self._of(pace).on_the_wire += change
 
+    def changed(self, pace: Pace) -> None:
+        """Others wait for a place than before."""
+        self._of(pace)
+
     async def tell(self) -> None:
         """Write what changed; what can't be told now is told next time."""
         dirty, self._dirty = self._dirty, set()

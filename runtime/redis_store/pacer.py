@@ -1,7 +1,7 @@
 """The fleet's Pacer: tickets of a rate scope from Redis, and so many of them in line per process."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from math import inf
 from typing import Any
 from uuid import uuid4
@@ -56,13 +56,14 @@ class RedisPacer:
         self.leaving: Gathered[Pace, tuple[str, float], None] = Gathered(self._sent, limits.pacing_asks)
         self._freeing: Gathered[Pace, str, None] = Gathered(self._free, limits.pacing_asks)
 
-    async def reserve(self, scope: RateScope, items: int) -> "RedisTicket":
+    async def reserve(self, scope: RateScope, items: int, turn: Hashable = "") -> "RedisTicket":
         """A ticket that isn't in line yet: `due` does that."""
         pace = self.pace(scope)
         name = _line_name(scope)
         self._widths[name] = self._width(pace, name)
-        ahead = self._places.waiting(name)
-        return RedisTicket(self, pace, name, self._places.place(name), items, ahead)
+        ahead = self._places.ahead(name, turn)
+        self.counts.changed(pace)
+        return RedisTicket(self, pace, name, self._places.place(name, turn), items, ahead)
 
     def pace(self, scope: RateScope) -> Pace:
         """The scope with its lane's defaults, as meters."""

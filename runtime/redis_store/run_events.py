@@ -18,6 +18,7 @@ from runtime.redis_store import keys
 from runtime.redis_store.scripts import Script
 
 log = structlog.get_logger()
+_Told = tuple[str, int, Event]
 
 
 class RedisEvents:
@@ -31,15 +32,19 @@ class RedisEvents:
         self._wall_ms = wall_ms
         self._loop = asyncio.get_running_loop()
         self._script = Script("append_events")
-        self._waiting: deque[tuple[str, int, Event]] = deque(maxlen=limits.events_buffered)
+        self._waiting: deque[_Told] = deque(maxlen=limits.events_buffered)
+        self._ends: deque[_Told] = deque()  # what other processes still tell of these runs comes before
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
         self.dropped = 0
 
     def emit(self, run_id: str, event: Event) -> None:
         """Tell it soon; the oldest go if Redis is away for long."""
-        self.dropped += len(self._waiting) == self._waiting.maxlen
-        self._waiting.append((run_id, self._wall_ms(), event))
+        if isinstance(event, RunEnded):
+            self._ends.append((run_id, self._wall_ms(), event))
+        else:
+            self.dropped += len(self._waiting) == self._waiting.maxlen
+            self._waiting.append((run_id, self._wall_ms(), event))
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
@@ -49,8 +54,11 @@ class RedisEvents:
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._soon)
 
-    async def flush(self) -> None:
-        """Write what waits; what Redis doesn't take now is dropped."""
+    async def flush(self, *, is_final: bool = True) -> None:
+        """Write what waits; what Redis doesn't take now is dropped. `is_final`: ends of runs too, however new."""
+        old_ms = self._wall_ms() - self._limits.events_last_ms
+        while self._ends and (is_final or self._ends[0][1] <= old_ms):
+            self._waiting.append(self._ends.popleft())
         while self._waiting:
             by_run: dict[str, list[bytes | str]] = {}
             for _ in range(min(len(self._waiting), self._limits.events_write)):
@@ -85,7 +93,7 @@ class RedisEvents:
         return None
 
     def _soon(self) -> None:
-        if self._timer is None and self._writing is None and self._waiting:
+        if self._timer is None and self._writing is None and (self._waiting or self._ends):
             self._timer = self._loop.call_later(self._limits.events_flush_ms / 1000, self._start)
 
     def _start(self) -> None:
@@ -94,7 +102,7 @@ class RedisEvents:
 
     async def _write(self) -> None:
         try:
-            await self.flush()
+            await self.flush(is_final=False)
         finally:
             self._writing = None
             self._soon()

@@ -8,14 +8,23 @@ from importlib.resources import files
 from typing import Any
 
 from redis.asyncio import Redis
+from redis.exceptions import (
+    ClusterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from runtime.errors import ServiceUnreachableError
 
-# A server that answers with one of these can't take our writes now; it may later.
-_NOT_WRITABLE = ("READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY", "CLUSTERDOWN")
+# A server that answers with one of these can't serve us now; it may later. The client gives some a type and takes the
+# word off their text; a master being down is a ClusterDownError, loading a ConnectionError.
+_NOT_NOW = (ReadOnlyError, OutOfMemoryError, ClusterDownError)
+_NOT_NOW_WORDS = ("MISCONF", "NOREPLICAS", "BUSY ", "UNBLOCKED")
 
 
 @cache
@@ -35,7 +44,7 @@ def reaching_redis(doing: str) -> Iterator[None]:
     except (RedisConnectionError, RedisTimeoutError, OSError) as error:
         raise ServiceUnreachableError(_sentence(doing, error)) from error
     except ResponseError as error:
-        if not any(word in str(error) for word in _NOT_WRITABLE):
+        if not isinstance(error, _NOT_NOW) and not any(word in str(error) for word in _NOT_NOW_WORDS):
             raise
         raise ServiceUnreachableError(_sentence(doing, error)) from error
 

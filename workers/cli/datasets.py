@@ -20,7 +20,7 @@ def choose(status: RunStatus, key: str | None) -> DatasetStatus:
         if key is not None and key in (one.key, one.namespace):
             return one
     names = ", ".join(known) or "none yet"
-    raise BadInputError(f"run {status.run_id} has these datasets: {names}; name one with --dataset")
+    raise BadInputError(f"run {status.run_id} has these datasets: {names}; name one of them")
 
 
 class DatasetTable:

@@ -13,10 +13,12 @@ from workers.cli.terminal import say, say_json
 
 
 def deliver(
-    key: Annotated[str, typer.Argument(help="what ctx.wait_for_event waits for: its key, else its id")],
-    payload: Annotated[str, typer.Option(help="what the waits give, as JSON")] = "null",
-    org: Annotated[str | None, typer.Option(help="whose runs it is for; else PLAYLANE_ORG_ID")] = None,
-    event_id: Annotated[str | None, typer.Option(help="makes it one event however often it is sent")] = None,
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="What ctx.wait_for_event waits for: its key, else its id.")
+    ],
+    payload: Annotated[str, typer.Option(help="What the waits give, as JSON.")] = "null",
+    org: Annotated[str | None, typer.Option(help="Whose runs it is for; else PLAYLANE_ORG_ID.")] = None,
+    event_id: Annotated[str | None, typer.Option(help="Makes it one event however often it is sent.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell runs of an event: those that wait for it, and those that will ask for it later."""

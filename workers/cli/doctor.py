@@ -54,8 +54,12 @@ def examine(settings: Settings, limits: Limits) -> list[Finding]:
     return [
         *_of_postgres(settings, limits),
         *(reached := _of_redis(settings, limits)),
-        *(_of_queues(limits) if all(one.what != "Redis" for one in reached) else []),
+        *(_of_queues(limits) if not settings.broker_is_redis or _answers(reached) else []),
     ]
+
+
+def _answers(of_redis: list[Finding]) -> bool:
+    return all(one.what != "Redis" for one in of_redis)
 
 
 def tell(console: Console, findings: list[Finding]) -> None:
@@ -109,7 +113,8 @@ def _of_queues(limits: Limits) -> list[Finding]:
                 what="queues",
                 verdict=Verdict.BAD,
                 found=str(error),
-                fix="start the broker, or name the right one",
+                fix="start the broker, or name the right one in PLAYLANE_BROKER_URL "
+                "(PLAYLANE_REDIS_URL, where that is the broker)",
             )
         ]
 

@@ -64,7 +64,7 @@ def enqueue(
         else:
             say(f"{started} is queued")
         if watching:
-            raise typer.Exit(watch.follow(client.status, started, as_json=as_json))
+            raise typer.Exit(watch.follow(client.status, started, as_json=as_json, news=client.news))
     if not as_json:
         say(f"  playlane watch {started}     progress until it ends")
         say(f"  playlane status {started}    how it stands")

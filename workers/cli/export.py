@@ -29,7 +29,9 @@ class To(StrEnum):
 
 def export(
     run_id: RunId,
-    dataset: Annotated[str | None, typer.Argument(help="Which dataset, if the run has several.")] = None,
+    dataset: Annotated[
+        str | None, typer.Argument(metavar="DATASET", help="Which dataset, if the run has several.")
+    ] = None,
     to: Annotated[To, typer.Option(help="Kind of file.")] = To.CSV,
     out: Annotated[Path | None, typer.Option(help="File to write; - is stdout.")] = None,
     completed: Annotated[bool, typer.Option("--completed", help="Leave failed rows out.")] = False,

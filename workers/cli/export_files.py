@@ -4,7 +4,6 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,6 +12,7 @@ from runtime.model import json_value
 
 Row = dict[str, Any]
 _BATCH_ROWS = 5_000
+_BATCH_BYTES = 32 * 1024 * 1024
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d\s().,/-]*\Z)")
 """What a spreadsheet would run; a signed number or a phone number is none."""
 
@@ -53,13 +53,15 @@ def write_parquet(path: Path, rows: Callable[[], Iterable[Row]], columns: Sequen
     schema = arrow.schema([(name, types[kinds[name]]) for name in columns])
     count = 0
     with parquet.ParquetWriter(path, schema) as writer:
-        for batch in _batches(rows()):
-            arrays = [
-                arrow.array([_stored(row.get(name), kinds[name]) for row in batch], type=types[kinds[name]])
-                for name in columns
-            ]
+        for batch in _batches(rows(), kinds):
+            try:
+                arrays = [arrow.array(batch[name], type=types[kinds[name]]) for name in columns]
+            except (arrow.ArrowInvalid, arrow.ArrowTypeError, OverflowError) as error:
+                raise BadInputError(
+                    f"rows changed while they were exported ({error}): a newer run writes them; export again"
+                ) from error
             writer.write_batch(arrow.RecordBatch.from_arrays(arrays, schema=schema))
-            count += len(batch)
+            count += len(arrays[0]) if arrays else 0
     return count
 
 
@@ -110,9 +112,20 @@ def _stored(value: Any, kind: Kind) -> Any:
     return json_value.dumps(value).decode() if kind is Kind.JSON and value is not None else value
 
 
-def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    left = iter(rows)
-    while batch := list(islice(left, _BATCH_ROWS)):
+def _batches(rows: Iterable[Row], kinds: dict[str, Kind]) -> Iterator[dict[str, list[Any]]]:
+    """Values by column, of so many rows or about so many bytes."""
+    batch: dict[str, list[Any]] = {name: [] for name in kinds}
+    count, size = 0, 0
+    for row in rows:
+        for name, kind in kinds.items():
+            value = _stored(row.get(name), kind)
+            batch[name].append(value)
+            size += len(value) if isinstance(value, str) else 8
+        count += 1
+        if count >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            yield batch
+            batch, count, size = {name: [] for name in kinds}, 0, 0
+    if count:
         yield batch
 
 

@@ -22,6 +22,7 @@ from workers.cli import (
     migrate,
     probe,
     purge,
+    report,
     rerun,
     rows,
     stack,
@@ -59,6 +60,9 @@ app.command("enqueue", epilog="Example: playlane enqueue airports --csv airports
 )
 app.command("watch", epilog="Example: playlane watch run-20250131-120000-1a2b3c4d")(watch.watch)
 app.command("status", epilog="Example: playlane status run-20250131-120000-1a2b3c4d --json")(status.status)
+app.command("report", epilog="Example: playlane report run-20250131-120000-1a2b3c4d --html run.html")(
+    report.report
+)
 app.command("rows", epilog="Example: playlane rows run-20250131-120000-1a2b3c4d --failed")(rows.rows)
 app.command("export", epilog="Example: playlane export run-20250131-120000-1a2b3c4d airports --to jsonl")(
     export.export

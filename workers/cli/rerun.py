@@ -45,6 +45,6 @@ def rerun(
             what = f"its {only.value} cells" if only else "all rows"
             say(f"{started} is queued: {what} of {run_id}")
         if watching:
-            raise typer.Exit(watch.follow(client.status, started, as_json=as_json))
+            raise typer.Exit(watch.follow(client.status, started, as_json=as_json, news=client.news))
     if not as_json:
         say(f"  playlane watch {started}     progress until it ends")

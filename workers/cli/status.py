@@ -8,8 +8,9 @@ from runtime.model.run import ENDED_RUNS
 from runtime.model.status import RunStatus
 from workers.cli.budget import budget_json, waiting_line
 from workers.cli.connection import connect
+from workers.cli.insight_view import insight_lines
 from workers.cli.options import AsJson, RunId
-from workers.cli.summary import status_json, summary
+from workers.cli.summary import plain, status_json, summary
 from workers.cli.terminal import say_json
 from workers.cli.views import tell_end
 
@@ -20,11 +21,14 @@ def status(run_id: RunId, as_json: AsJson = False) -> None:
     """Print how a run stands: rows, failures, calls, result or error."""
     with connect() as client:
         found, budget = client.status(run_id), client.budget(run_id)
+        meaning = client.insight(found)
     if as_json:
-        say_json({**status_json(found), "budget": budget_json(run_id, budget)})
+        say_json({**status_json(found), "budget": budget_json(run_id, budget), "insight": plain(meaning)})
         return
     console = Console()
     tell(console, found)
+    for text in insight_lines(meaning):
+        console.print(Text(text), soft_wrap=True)
     line = waiting_line(budget) if budget is not None and found.state not in ENDED_RUNS else ""
     if line:
         console.print(Text(line, style="yellow"), soft_wrap=True)

@@ -24,7 +24,7 @@ def summary(status: RunStatus) -> list[Table]:
 
 def status_json(status: RunStatus) -> dict[str, Any]:
     """The whole status as a JSON object."""
-    return _plain(status)
+    return plain(status)
 
 
 def _datasets(status: RunStatus) -> Table:
@@ -68,13 +68,14 @@ def _table(*names: str, texts: int) -> Table:
     return table
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A dataclass as JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value

@@ -30,6 +30,7 @@ API_PORT = 8765
 ENQUEUE = (
     "python -m examples.airports_csv airports.csv && playlane enqueue airports --csv airports.csv --watch"
 )
+OWN_ENQUEUE = "playlane enqueue PLAY --csv FILE --watch"
 
 
 def run_up(
@@ -41,10 +42,11 @@ def run_up(
     fast: bool = False,
     prefer: Prefer = "auto",
     console: Console | None = None,
-    enqueue: str = ENQUEUE,
+    enqueue: str | None = None,
 ) -> int:
     """Runs until Ctrl-C or SIGTERM (0), or until the stack can't go on (1)."""
     console = console or Console()
+    enqueue = enqueue or (OWN_ENQUEUE if os.environ.get(MODULES_VARIABLE) else ENQUEUE)
     supervisor = Supervisor(console)
     state = state.resolve()
     with _stopping_on_signals(supervisor):

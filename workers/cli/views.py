@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from runtime.model.events import RunEvent, wire
 from runtime.model.status import RunStatus
 from runtime.policy.limits import Limits
 from runtime.policy.progress import (
@@ -31,6 +32,8 @@ class View(Protocol):
 
     def note(self, text: str) -> None: ...
 
+    def event(self, event: RunEvent) -> None: ...
+
     def end(self, status: RunStatus) -> None: ...
 
     def close(self) -> None: ...
@@ -52,6 +55,9 @@ class JsonView:
 
     def note(self, text: str) -> None:
         self._write({"note": text})
+
+    def event(self, event: RunEvent) -> None:
+        self._write({"event": wire.dump_python(event, mode="json")})
 
     def end(self, status: RunStatus) -> None:
         """Nothing: what `show` wrote last is the final status."""
@@ -82,6 +88,9 @@ class LinesView:
 
     def note(self, text: str) -> None:
         self._write(text)
+
+    def event(self, event: RunEvent) -> None:
+        """People read notes."""
 
     def end(self, status: RunStatus) -> None:
         tell_end(self._console, status)
@@ -114,10 +123,15 @@ class BarsView:
             self._bars.update(self._tasks[one.key], completed=one.done, total=total, detail=one.detail)
         status = samples[-1].status
         usage = usage_line(status.usage)
-        self._line.plain = f"{status.run_id} {status.state.value}" + (f"  {usage}" if usage else "")
+        self._line.plain = "  ".join(
+            (f"{status.run_id} {status.state.value}", *((usage,) if usage else ()), *samples[-1].closed)
+        )
 
     def note(self, text: str) -> None:
         self._console.print(Text(text, style="yellow"))
+
+    def event(self, event: RunEvent) -> None:
+        """People read notes."""
 
     def end(self, status: RunStatus) -> None:
         self.close()

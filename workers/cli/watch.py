@@ -12,6 +12,7 @@ from runtime.model.status import RunStatus
 from runtime.policy.limits import DEFAULT_LIMITS, Limits
 from runtime.policy.progress import Sample, rate_window, spoken_time
 from workers.cli.connection import connect
+from workers.cli.news import News, ReadNews
 from workers.cli.options import AsJson, RunId
 from workers.cli.terminal import FAILED, INTERRUPTED, OK, say, say_json
 from workers.cli.views import BarsView, JsonView, LinesView, View
@@ -22,24 +23,24 @@ Read = Callable[[str], RunStatus]
 def watch(run_id: RunId, as_json: AsJson = False) -> None:
     """Show a run's progress until it ends; exits 0 only if it completed."""
     with connect() as client:
-        raise typer.Exit(follow(client.status, run_id, as_json=as_json))
+        raise typer.Exit(follow(client.status, run_id, as_json=as_json, news=client.news))
 
 
-def follow(read: Read, run_id: str, *, as_json: bool) -> int:
+def follow(read: Read, run_id: str, *, as_json: bool, news: ReadNews | None = None) -> int:
     """Watch to the end on this process's stdout; returns the exit code."""
     view = view_for(Console(), as_json=as_json)
     try:
-        status = watched(read, run_id, view)
+        status = watched(read, run_id, view, news)
     except KeyboardInterrupt:
         view.note(f"no longer watched; run {run_id} goes on")
         return INTERRUPTED
     return OK if status.state is RunState.COMPLETED else FAILED
 
 
-def watched(read: Read, run_id: str, view: View) -> RunStatus:
+def watched(read: Read, run_id: str, view: View, news: ReadNews | None = None) -> RunStatus:
     """The ended run, after the view has shown every look at it and its end."""
     try:
-        status = Watcher(read, view).to_end(run_id, read(run_id))
+        status = Watcher(read, view, news=news).to_end(run_id, read(run_id))
     finally:
         view.close()
     view.end(status)
@@ -61,12 +62,14 @@ class Watcher:
         read: Read,
         view: View,
         *,
+        news: ReadNews | None = None,
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._read = read
         self._view = view
+        self._news = None if news is None else News(news)
         self._limits = limits
         self._clock = clock
         self._pause = pause
@@ -85,12 +88,24 @@ class Watcher:
         return status
 
     def _look(self, status: RunStatus) -> None:
-        now = Sample(at_s=self._clock(), status=status)
+        closed = self._tell_news(status)
+        now = Sample(at_s=self._clock(), status=status, closed=closed)
         if not self._samples or _counts(self._samples[-1].status) != _counts(status):
             self._changed_at_s = self._noted_at_s = now.at_s
         self._samples = (*rate_window(self._samples, now.at_s, self._limits.watch_rate_window_s), now)
         self._view.show(self._samples)
         self._note_stall(now)
+
+    def _tell_news(self, status: RunStatus) -> tuple[str, ...]:
+        """Show what the run's events say; lanes that are closed now."""
+        if self._news is None:
+            return ()
+        events, lines = self._news.look(status.run_id)
+        for event in events:
+            self._view.event(event)
+        for line in lines:
+            self._view.note(line)
+        return self._news.closed(int(status.now.timestamp() * 1000))
 
     def _note_stall(self, now: Sample) -> None:
         if now.at_s - self._noted_at_s >= self._limits.watch_stall_s:

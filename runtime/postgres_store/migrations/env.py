@@ -2,9 +2,9 @@
 
 from alembic import context
 
-from runtime.postgres_store.tables import metadata
+from runtime.postgres_store.schema import metadata
 
 connection = context.config.attributes["connection"]
-context.configure(connection=connection, target_metadata=metadata)
+context.configure(connection=connection, target_metadata=metadata, transaction_per_migration=True)
 with context.begin_transaction():
     context.run_migrations()

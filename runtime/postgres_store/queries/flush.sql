@@ -78,7 +78,7 @@ join unnest(%(dataset_ids)b::bigint[]) with ordinality h(dataset_id, n) on h.n =
 where b.dataset_id = h.dataset_id and b.position = v.position and b.state in ('arming', 'armed')
 
 -- name: write_sheet
--- Values of rows just ended: a newer run's write wins, an older one's row is marked superseded; all counted.
+-- Values of rows just ended: a newer run's write wins, an older one's row is marked superseded; counted, if it completed.
 with h as (
   select * from unnest(%(dataset_ids)b::bigint[], %(org_ids)b::text[], %(plays)b::text[], %(namespaces)b::text[],
     %(versions)b::bigint[], %(run_ids)b::text[])
@@ -101,7 +101,7 @@ written as (
   where s.write_version <= excluded.write_version
   returning s.org_id, s.play, s.namespace, s.row_key, s.write_version),
 older as (
-  select v.dataset_id, v.position from v
+  select v.dataset_id, v.position, v.state from v
   where v.state <> 'cancelled' and not exists (
     select 1 from written w
     where w.row_key = v.row_key and w.namespace = v.namespace and w.play = v.play and w.org_id = v.org_id
@@ -112,7 +112,7 @@ marked as (
 insert into dataset_counts as c (dataset_id, session_id, completed, failed, cancelled, superseded)
 select v.dataset_id, %(session_id)s, count(*) filter (where v.state = 'completed'),
   count(*) filter (where v.state = 'failed'), count(*) filter (where v.state = 'cancelled'),
-  (select count(*) from older o where o.dataset_id = v.dataset_id)
+  (select count(*) from older o where o.dataset_id = v.dataset_id and o.state = 'completed')
 from v group by v.dataset_id
 on conflict (dataset_id, session_id) do update
 set completed = c.completed + excluded.completed, failed = c.failed + excluded.failed,

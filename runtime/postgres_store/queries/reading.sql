@@ -15,6 +15,18 @@ cross join lateral (
 where r.dataset_id = %(dataset_id)s and r.position > %(after)s and r.state = any(%(states)s::text[])
 order by r.position offset %(skip)s limit %(limit)s
 
+-- name: last_rows
+-- The same from the end.
+select r.position, r.row_key, r.state, s.data::text, s.cell_meta::text
+from run_rows r
+cross join lateral (
+  select x.data, x.cell_meta from sheet_rows x
+  where x.org_id = %(org_id)s and x.play = %(play)s and x.namespace = %(namespace)s and x.row_key = r.row_key
+    and (x.run_id = %(run_id)s or r.fence = 0 and x.write_version < (select number from runs where run_id = %(run_id)s))
+  offset 0) s
+where r.dataset_id = %(dataset_id)s and r.state = any(%(states)s::text[])
+order by r.position desc offset %(skip)s limit %(limit)s
+
 -- name: columns
 -- What a dataset's rows hold.
 select input_columns, columns from datasets where dataset_id = %(dataset_id)s

@@ -1,0 +1,152 @@
+"""Samples, schedules and events over real servers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from runtime.model.events import DatasetChanged, Logged, RunEnded, RunStarted
+from runtime.model.lane_state import LaneState, RateReason
+from runtime.model.run import NewRun, RunState
+from runtime.model.schedule import PlaySchedule, Schedule
+from runtime.policy.limits import Limits
+from runtime.policy.scheduling import run_of_tick
+from runtime.postgres_store.pool import Pool, open_pool
+from runtime.postgres_store.runs import PostgresRuns
+from runtime.postgres_store.samples import PostgresSamples
+from runtime.postgres_store.schedules import PostgresSchedules
+from runtime.postgres_store.sessions import PostgresSessions
+from runtime.redis_store import keys
+from runtime.redis_store.connect import connect
+from runtime.redis_store.run_events import RedisEvents
+
+LIMITS = Limits(sample_s=0.001, events_kept=100, event_bytes=2_000, events_last_ms=1.0)
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    opened = open_pool(database_url, LIMITS)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    client = connect(redis_url, LIMITS)
+    yield client
+    await client.aclose()
+
+
+def lane(**changes: object) -> LaneState:
+    values: dict[str, Any] = {
+        "lane": "timezones",
+        "org_id": "org",
+        "provider": "timezones",
+        "rules": "",
+        "rate_per_s": 5.0,
+        "full_rate_per_s": 5.0,
+        "reason": RateReason.RULE,
+        "closed_until_ms": None,
+        "in_flight": 1,
+        "waiting": 2,
+        "requests": 10,
+        "items": 100,
+        "capacity": 200,
+        "concurrency": None,
+        "holders": (),
+        "now_ms": 1_000,
+    }
+    return LaneState(**{**values, **changes})
+
+
+async def test_live_runs_are_sampled_and_not_more_often_than_their_age_asks(pool: Pool) -> None:
+    runs, samples = PostgresRuns(pool, LIMITS), PostgresSamples(pool, LIMITS)
+    await PostgresSessions(pool, LIMITS).open("s1", role="plays", hostname="h", pid=1, ttl_s=60)
+    await runs.insert(NewRun(run_id="r1", org_id="org", play="p", input=None))
+    assert await samples.sample_runs() == 0  # it has not begun
+    await runs.claim("r1", "s1")
+    assert await samples.sample_runs() == 1
+    async with pool.connection() as connection:
+        await connection.execute(b"update runs set started_at = now() - interval '1 hour'")
+    assert await samples.sample_runs() == 0  # an hour old: nine seconds apart
+    assert await runs.end("r1", 1, RunState.COMPLETED, result=b"1", error=None)
+    assert await samples.sample_runs() == 0
+    (one,) = await samples.of_run("r1")
+    assert (one.completed, one.usage) == (0, ())
+    assert await samples.since("r1", 3_600) == one
+
+
+async def test_lanes_are_sampled_when_they_change_and_forgotten(pool: Pool) -> None:
+    samples = PostgresSamples(pool, LIMITS)
+    for state in (lane(), lane(), lane(requests=12, closed_until_ms=3_000, reason=RateReason.CLOSED)):
+        await samples.sample_lanes([state])
+        await asyncio.sleep(0.003)
+    now = datetime.now(UTC)
+    first, second = await samples.lanes("org", now - timedelta(minutes=1), now + timedelta(minutes=1))
+    assert (first.requests, first.closed_until, second.requests) == (10, None, 12)
+    assert second.closed_until is not None
+    assert (second.closed_until - second.at).total_seconds() == pytest.approx(2.0, abs=0.2)
+    assert [one.requests for one in await samples.lanes_now("org")] == [12]
+    async with pool.connection() as connection:
+        await connection.execute(b"update lane_samples set at = at - interval '8 days'")
+    await samples.sample_lanes([])
+    assert await samples.lanes("org", now - timedelta(days=9), now) == []
+
+
+async def test_a_tick_is_taken_once_by_many(pool: Pool) -> None:
+    store = PostgresSchedules(pool, LIMITS)
+    of = PlaySchedule(org_id="default", play="p", schedule=Schedule(cron="0 6 * * *"))
+    (seen,) = await store.see([of])
+    assert (seen.now - seen.last_tick).total_seconds() < 5
+    tick = seen.now + timedelta(seconds=1)
+    taken = await asyncio.gather(*(store.begin(of, tick, run_of_tick(of, tick)) for _ in range(5)))
+    assert sorted(taken) == [False, False, False, False, True]
+    assert not await store.begin(of, tick - timedelta(hours=1), run_of_tick(of, tick - timedelta(hours=1)))
+    async with pool.connection() as connection:
+        rows = await (await connection.execute(b"select run_id, state from runs")).fetchall()
+    assert rows == [(run_of_tick(of, tick).run_id, "queued")]
+
+
+async def told(redis: Redis, run_id: str = "r1") -> list[str]:
+    entries: Any = await redis.xrange(keys.events(run_id))
+    return [fields[b"type"].decode() for _, fields in entries]
+
+
+async def test_events_keep_their_order_and_nothing_follows_the_end(redis: Redis) -> None:
+    here, there = RedisEvents(redis, LIMITS), RedisEvents(redis, LIMITS)
+    here.emit("r1", RunStarted(play="p", attempt=1))
+    here.emit("r1", RunEnded(state="completed", result={"n": 1}))
+    here.emit("r1", DatasetChanged(dataset="d", state="settled"))
+    await here.flush()
+    there.emit("r1", RunStarted(play="p", attempt=2))
+    await there.flush()
+    assert await told(redis) == ["run.started", "dataset.changed", "run.ended"]
+    assert 0 < await redis.pttl(keys.events("r1")) <= LIMITS.events_keep_s * 1000
+
+
+async def test_a_stream_is_capped_and_what_is_too_large_is_left_out(redis: Redis) -> None:
+    events = RedisEvents(redis, LIMITS)
+    for n in range(2_000):
+        events.emit("r1", Logged(scope="s", level="info", message=str(n)))
+    events.emit("r1", Logged(scope="s", level="info", message="x" * 5_000))
+    events.emit("r1", RunEnded(state="completed", result="x" * 5_000))
+    await events.flush()
+    assert 100 <= await redis.xlen(keys.events("r1")) < 400
+    newest: Any = await redis.xrevrange(keys.events("r1"), count=2)
+    assert b'"is_whole":false' in newest[0][1][b"event"]
+    assert b'"message":"1999"' in newest[1][1][b"event"]
+
+
+async def test_while_redis_is_away_events_are_dropped_and_nothing_waits() -> None:
+    quick = Limits(redis_retries=1, redis_timeout_s=0.2, events_buffered=10)
+    away = connect("redis://127.0.0.1:1/0", quick)
+    events = RedisEvents(away, quick)
+    for n in range(25):
+        events.emit("r1", Logged(scope="s", level="info", message=str(n)))
+    await events.flush()
+    assert events.dropped == 25
+    await away.aclose()

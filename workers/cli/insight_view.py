@@ -1,0 +1,52 @@
+"""What a run's counts mean, in lines for people."""
+
+from collections.abc import Iterator
+
+from runtime.model.insight import RunInsight, SlowLane, Spending
+from runtime.policy.progress import spoken_time
+
+MESSAGE_CHARS = 160
+
+
+def insight_lines(found: RunInsight) -> Iterator[str]:
+    """One line a fact; facts that there are none of are left out."""
+    yield from _pace(found)
+    yield from _spending(found.spending)
+    if found.slowest_lane is not None:
+        yield f"slowest lane: {_lane(found.slowest_lane)}"
+    for failure in found.failures:
+        message = failure.message.partition("\n")[0][:MESSAGE_CHARS]
+        yield f"failed: {failure.rows:,} x {failure.code} in {failure.dataset}, first {failure.row_key}: {message}"
+    for one in found.awaited:
+        count = f"{one.count:,} x " if one.count > 1 else ""
+        until = f", until {one.due_at}" if one.due_at else ""
+        yield f"waits: {one.where}: {count}{one.kind} {one.name}{until}"
+
+
+def _pace(found: RunInsight) -> Iterator[str]:
+    parts: list[str] = []
+    if found.rows_per_s is not None:
+        parts.append(f"{found.rows_per_s:,.1f} rows/s")
+    if found.left_s is not None:
+        parts.append(f"about {spoken_time(found.left_s)} left")
+    if found.deadline_s is not None:
+        parts.append(f"active for {found.active_s:,.0f} of {found.deadline_s:,g} s")
+    if parts:
+        yield f"pace: {', '.join(parts)}"
+
+
+def _spending(spent: Spending) -> Iterator[str]:
+    if not spent.calls:
+        return
+    yield (
+        f"calls: {spent.calls:,} asked for, {spent.sent:,} sent in {spent.requests:,} requests"
+        f" ({spent.requests_saved:,} requests saved by batches), {spent.cached:,} cached, {spent.followed:,} followed"
+    )
+    if spent.credits or spent.credits_saved:
+        yield f"credits: {spent.credits:,g} spent, about {spent.credits_saved:,g} saved by receipts"
+
+
+def _lane(slow: SlowLane) -> str:
+    name = slow.lane if slow.lane == slow.provider else f"{slow.lane} ({slow.provider})"
+    wait = "" if slow.wait_s is None else f", about {spoken_time(slow.wait_s)}"
+    return f"{name}: {slow.waiting:,} waiting{wait}, {slow.reason}"
