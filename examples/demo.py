@@ -1,42 +1,26 @@
-"""`python -m examples.demo --rows N`: enrich a table of real airports with a whole stack of one's own."""
+"""`python -m examples.demo`: a play over a table of its own, with a whole stack of its own."""
 
 import argparse
-import csv
 import signal
 import sys
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from secrets import token_hex
 from types import FrameType
 from typing import Any, NoReturn
 
-import airportsdata
 import orjson
-from rich.console import Console as Screen
 
 from examples import killing
+from examples.demo_plays import DEMOS, Demo
+from examples.demo_result import again_line, agreement, calls_of, result_of, seconds_of
+from examples.demo_stack import STATE, TABLES, DemoStack, demo_stack
 from examples.flower_report import read_report
 from runtime.client import PlayClient
-from runtime.errors import PlaylaneError, StackError
+from runtime.errors import PlaylaneError
 from runtime.model.run import RunState
 from runtime.model.status import RunStatus, SheetRow
-from runtime.policy.progress import fill
 from workers.cli.terminal import INTERRUPTED
-from workers.cli.watch import view_for, watched
-from workers.stack.console import Console
-from workers.stack.folders import temporary_state
-from workers.stack.servers import Servers, running_servers
-from workers.stack.stack import Counts, StackPorts, start_stack
-from workers.stack.supervisor import Supervisor
-
-PLAY = "airports"
-ZONE_TOOL = "timezone_at"
-COLUMNS = ("icao", "name", "city", "country", "lat", "lon", "tz")
-STATE = Path(".playlane")
-LONGEST_S = 3600.0
+from workers.stack.stack import DEFAULT_MODULES, MODULES_VARIABLE, Counts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__)
-    parser.add_argument("--rows", type=_positive, default=None, help="airports to enrich; all if not given")
+    parser.add_argument("--play", choices=tuple(DEMOS), default="airports", help="which one; airports")
+    parser.add_argument(
+        "--rows", type=_positive, default=None, help="rows of its table; all airports if not given"
+    )
     parser.add_argument("--again", action="store_true", help="run a second time over the same input")
     parser.add_argument("--kill", action="store_true", help="kill -9 workers while the run goes on")
     parser.add_argument("--rows-workers", type=_positive, default=1)
@@ -66,102 +53,46 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def run_demo(options: argparse.Namespace) -> int:
     """The whole demo: table, stack, run, Flower, result."""
-    table = (STATE / "demo" / f"airports-{options.rows or 'all'}.csv").absolute()
-    count = write_airports(table, options.rows)
-    print(f"{count:,} airports in {table}")
+    demo = DEMOS[options.play]
     counts = Counts(rows=options.rows_workers, lanes=options.lanes_workers)
     limits = {"PLAYLANE_LIMITS": killing.LIMITS} if options.kill else {}
-    with demo_stack(counts, limits) as stack, stack.client() as client:
-        status = stack.run(client, table, kill_of=count if options.kill else 0)
-        print(read_report(stack.flower_url).line())
-        result = result_of(status, agreement(sheet_of(client, status)))
-        codes = [status.state]
-        if options.again:
-            again = stack.run(client, table)
-            codes.append(again.state)
-            print(again_line(again))
-            result |= {"again_calls": calls_of(again), "again_seconds": seconds_of(again)}
+    with (
+        demo_stack(counts, {MODULES_VARIABLE: DEFAULT_MODULES, **demo.env, **limits}) as stack,
+        stack.client() as client,
+    ):
+        result = played(demo, stack, client, rows=options.rows, again=options.again, kill=options.kill)
         print("stopping the stack")
     print(orjson.dumps(result).decode(), flush=True)
-    return 0 if all(code is RunState.COMPLETED for code in codes) else 1
+    ends = [result[name] for name in ("status", "again", "report") if name in result]
+    return 0 if all(end == RunState.COMPLETED.value for end in ends) else 1
 
 
-def write_airports(path: Path, limit: int | None = None) -> int:
-    """Write the first `limit` airports as CSV; returns how many there are."""
-    airports = [dict(airport) for airport in list(airportsdata.load("ICAO").values())[:limit]]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        writer.writerows([airport[column] for column in COLUMNS] for airport in airports)
-    return len(airports)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoStack:
-    """A running stack; `supervisor` tells when it can't go on."""
-
-    servers: Servers
-    ports: StackPorts
-    supervisor: Supervisor
-
-    @property
-    def flower_url(self) -> str:
-        return self.ports.flower_url or ""
-
-    def client(self) -> PlayClient:
-        # An org of its own: receipts of an earlier demo in named servers don't make this one free.
-        return PlayClient(
-            redis_url=self.servers.redis_url,
-            database_url=self.servers.database_url,
-            org_id=f"demo-{token_hex(4)}",
-        )
-
-    def run(self, client: PlayClient, table: Path, *, kill_of: int = 0) -> RunStatus:
-        """Enqueue the play over the table and watch it to its end; of `kill_of` rows, kill workers on the way."""
-        view = view_for(Screen(), as_json=False)
-        kills = killing.Killings(total=kill_of, pids=self.supervisor.pids, say=view.note)
-        run_id = client.enqueue(PLAY, {"file": str(table)})
-        deadline = time.monotonic() + LONGEST_S
-
-        def look(run_id: str) -> RunStatus:
-            if self.supervisor.failure:
-                raise StackError(self.supervisor.failure)
-            if time.monotonic() > deadline:
-                raise StackError(f"the demo took longer than {LONGEST_S:g} s and is given up")
-            status = client.status(run_id)
-            if kill_of:
-                kills.look(status)
-            return status
-
-        return watched(look, run_id, view)
-
-
-@contextmanager
-def demo_stack(counts: Counts | None = None, env: Mapping[str, str] | None = None) -> Iterator[DemoStack]:
-    """Servers and workers of its own, quiet, with logs in `.playlane/logs`; all stopped on leaving."""
-    logs = (STATE / "logs").absolute()
-    logs.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as opened:
-        # Restarts are told in a file of their own: on the terminal they would tear the bars.
-        told = opened.enter_context((logs / "system.log").open("w", encoding="utf-8"))
-        supervisor = Supervisor(Console(told))
-        state = opened.enter_context(temporary_state())
-        servers = opened.enter_context(running_servers(state, fast=True, supervisor=supervisor, logs=logs))
-        for note in servers.notes:
-            print(note)
-        ports = start_stack(
-            supervisor,
-            servers,
-            counts=counts,
-            quiet=True,
-            logs=logs,
-            # Flower listens on this machine only, for as long as the demo runs.
-            env=env or {},
-        )
-        supervisor.start_watching()
-        print(f"Flower on {ports.flower_url}, logs in {logs}")
-        yield DemoStack(servers=servers, ports=ports, supervisor=supervisor)
+def played(
+    demo: Demo,
+    stack: DemoStack,
+    client: PlayClient,
+    *,
+    rows: int | None = None,
+    again: bool = False,
+    kill: bool = False,
+) -> dict[str, Any]:
+    """One demo on a running stack; its result."""
+    table = (TABLES / f"{demo.play}-{rows or demo.rows or 'all'}.csv").absolute()
+    count = demo.write(table, rows or demo.rows)
+    print(f"{count:,} {demo.what} in {table}")
+    status = _run(demo, stack, client, table, count, kill_of=count if kill else 0)
+    print(read_report(stack.flower_url).line())
+    result = result_of(status, agreement(sheet_of(client, status), demo.verdict), fill_of=demo.fill_of)
+    result |= demo.afterwards(stack, client, status)
+    if again:
+        second = _run(demo, stack, client, table, count)
+        print(again_line(second))
+        result |= {
+            "again": second.state.value,
+            "again_calls": calls_of(second),
+            "again_seconds": seconds_of(second),
+        }
+    return result
 
 
 def sheet_of(client: PlayClient, status: RunStatus) -> Iterator[SheetRow]:
@@ -170,42 +101,17 @@ def sheet_of(client: PlayClient, status: RunStatus) -> Iterator[SheetRow]:
         yield from client.sheet(status.play, status.datasets[0].namespace)
 
 
-def agreement(rows: Iterable[SheetRow]) -> float | None:
-    """Share of rows whose own zone is the data set's; None if there is no row."""
-    verdicts = [row.data.get("agrees") is True for row in rows]
-    return round(sum(verdicts) / len(verdicts), 4) if verdicts else None
-
-
-def result_of(status: RunStatus, agree: float | None) -> dict[str, Any]:
-    """The demo's result as printed last."""
-    zone = fill([tool for tool in status.usage if tool.tool == ZONE_TOOL])
-    return {
-        "status": status.state.value,
-        "rows": sum(dataset.rows for dataset in status.datasets),
-        "failed": sum(dataset.failed for dataset in status.datasets),
-        "calls": calls_of(status),
-        "batches": sum(tool.batches for tool in status.usage),
-        "fill": None if zone is None else round(zone, 4),
-        "cached": sum(tool.cached for tool in status.usage),
-        "seconds": seconds_of(status),
-        "agree": agree,
-    }
-
-
-def again_line(status: RunStatus) -> str:
-    """What the second run over the same input cost."""
-    calls = calls_of(status)
-    return f"second run over the same input: {calls:,} provider calls were made, {seconds_of(status):g} s"
-
-
-def calls_of(status: RunStatus) -> int:
-    """Calls sent to providers for this run."""
-    return sum(tool.items for tool in status.usage)
-
-
-def seconds_of(status: RunStatus) -> float:
-    """From admission to end, by the database's clock."""
-    return round(((status.ended_at or status.now) - status.created_at).total_seconds(), 2)
+def _run(
+    demo: Demo, stack: DemoStack, client: PlayClient, table: Path, count: int, *, kill_of: int = 0
+) -> RunStatus:
+    meanwhile = demo.meanwhile
+    return stack.run(
+        client,
+        demo.play,
+        {"file": str(table), **demo.input(stack)},
+        kill_of=kill_of,
+        meanwhile=None if meanwhile is None else lambda say: meanwhile(stack, client, count, say),
+    )
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -47,6 +47,13 @@ def read_report(flower_url: str, *, wait_s: float = WAIT_S) -> FlowerReport:
     return report
 
 
+def active_tasks(flower_url: str) -> int:
+    """Tasks that workers have right now, asked anew of every worker."""
+    with httpx.Client(base_url=flower_url, timeout=TIMEOUT_S, trust_env=False) as http:
+        workers = _read(http, "/api/workers", refresh="1")
+    return sum(len(worker.get("active") or ()) for worker in workers.values())
+
+
 def workers_by_role(alive: Mapping[str, bool]) -> dict[str, int]:
     """Live workers by role, from names such as `rows-2@host`."""
     roles = [name.partition("@")[0].partition("-")[0] for name, lives in alive.items() if lives]

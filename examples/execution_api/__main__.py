@@ -6,6 +6,7 @@ from pathlib import Path
 
 from examples.execution_api.execution import ApiState
 from examples.execution_api.ledger import Ledger
+from examples.execution_api.public_web import secrets_of
 from examples.execution_api.server import ApiServer
 
 
@@ -15,6 +16,7 @@ def main() -> None:
         ledger=Ledger(arguments.ledger),
         start_latency_ms=arguments.latency_ms,
         token=os.environ.get("EXECUTION_API_TOKEN") or None,
+        secrets=secrets_of(os.environ.get("EXECUTION_API_SECRETS", "")),
     )
     ApiServer(state, host=arguments.host, port=arguments.port).run()
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from examples.execution_api import replies
+from examples.execution_api import public_web, replies
 from examples.execution_api.execution import (
     ApiState,
     DroppedError,
@@ -17,8 +17,9 @@ from examples.execution_api.execution import (
     execute,
     understand,
 )
+from examples.execution_api.later import event_boundary
 from examples.execution_api.misbehaviour import Misbehaviour
-from examples.execution_api.tools import Tool
+from examples.execution_api.tools import ItemError, Tool
 from runtime.errors import JsonValueError
 from runtime.execution_api import wire
 from runtime.model import json_value
@@ -37,7 +38,16 @@ def create_app(state: ApiState) -> Starlette:
             ),
             Route(wire.metadata_path("X").replace("X", "{tool}"), endpoints.metadata),
             Route(wire.auth_scope_path("X").replace("X", "{tool}"), endpoints.auth_scope),
+            Route(wire.event_wait_path("X").replace("X", "{tool}"), endpoints.event_wait, methods=["POST"]),
+            Route("/_event-waits", endpoints.event_waits),
             Route(wire.HEALTH_PATH, endpoints.health),
+            Route(wire.CONTROL_PATH, endpoints.act, methods=["POST"]),
+            Route(public_web.CONNECTIONS_PATH, endpoints.connections),
+            Route(
+                public_web.ECHO_PATH,
+                public_web.echo,
+                methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+            ),
             Route("/_ledger", endpoints.ledger, methods=["GET", "DELETE"]),
             Route("/_control", endpoints.control, methods=["GET", "POST", "DELETE"]),
         ]
@@ -92,6 +102,40 @@ class _Endpoints:
         digest = self._state.misbehaviour.auth_scopes.get(tool.name)
         bucket = {"bucketId": f"{tool.provider}:{digest or 'none'}", "provider": tool.provider}
         return replies.json_reply({"digest": digest, "rateScope": {**bucket, "token": digest}})
+
+    async def act(self, request: Request) -> Response:
+        """Control actions; `resolve_secret` gives a secret of `state.secrets`."""
+        try:
+            self._authorise(request)
+            asked = await _json(request)
+            if not isinstance(asked, dict) or asked.get("action") != wire.RESOLVE_SECRET:
+                raise RefusedError(400, "unknown_action", "action must be resolve_secret")
+        except RefusedError as refused:
+            return replies.refusal(refused, request)
+        return public_web.secret_reply(self._state.secrets, asked.get("name"), request)
+
+    async def event_wait(self, request: Request) -> Response:
+        """Prepare, arm or time out; only `ask_person` waits for events."""
+        try:
+            tool = self._known_tool(request)
+            if not tool.declares.get("eventWait"):
+                raise RefusedError(404, "no_event_wait", f"{tool.name} waits for no event")
+            body = await _json(request)
+            boundary = event_boundary(tool.name, body)
+        except ItemError as bad:
+            return replies.json_reply({"error": bad.to_json()}, 422)
+        except RefusedError as refused:
+            return replies.refusal(refused, request)
+        self._state.event_waits.append({"tool": tool.name, "phase": body.get("phase"), **boundary})
+        return replies.json_reply(boundary)
+
+    async def event_waits(self, request: Request) -> Response:
+        """Every phase that was asked, in order."""
+        return replies.json_reply({"event_waits": self._state.event_waits})
+
+    async def connections(self, request: Request) -> Response:
+        """How many connections are open, that of this request among them."""
+        return replies.json_reply({"open": self._served().connections_open()})
 
     async def health(self, request: Request) -> Response:
         return replies.json_reply({"status": "ok"}, headers=replies.fence_headers(self._state.misbehaviour))

@@ -5,9 +5,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from examples.execution_api.item_error import ItemError, RefusedError
+from examples.execution_api.later_tools import LATER_TOOLS
 from examples.execution_api.ledger import Entry, Ledger, Stored, digest_of
+from examples.execution_api.mail_tools import MAIL_TOOLS
 from examples.execution_api.misbehaviour import ForcedAnswer, Misbehaviour
-from examples.execution_api.tools import MAX_BATCH_SIZE, TOOLS, ItemError, Tool
+from examples.execution_api.tools import MAX_BATCH_SIZE, TOOLS, Tool
 from runtime.execution_api import wire
 
 DROPPED = "connection_dropped"
@@ -20,19 +23,11 @@ class Server(Protocol):
 
     def cut(self, client: tuple[str, int]) -> None: ...
 
+    def connections_open(self) -> int: ...
+
 
 class DroppedError(Exception):
     """The connection ends without an answer."""
-
-
-class RefusedError(Exception):
-    """The request as a whole is answered with an error."""
-
-    def __init__(self, status: int, code: str, message: str, *, forced: ForcedAnswer | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.forced = forced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +71,12 @@ class ApiState:
     misbehaviour: Misbehaviour = field(init=False)
     start_latency_ms: float = 0.0  # what a reset of the misbehaviour goes back to
     token: str | None = None  # None: any token that is not empty
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
     server: Server | None = None
-    tools: dict[str, Tool] = field(default_factory=lambda: {tool.name: tool for tool in TOOLS})
+    tools: dict[str, Tool] = field(
+        default_factory=lambda: {tool.name: tool for tool in (*TOOLS, *LATER_TOOLS, *MAIL_TOOLS)}
+    )
+    event_waits: list[dict[str, Any]] = field(default_factory=list)  # phases asked, as they came
     batches_in_flight: set[str] = field(default_factory=set)
     items_in_flight: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     released: asyncio.Event = field(default_factory=asyncio.Event)  # lets go of stalled bodies
@@ -118,6 +117,9 @@ def understand(
         raise RefusedError(400, "bad_fence", "a fenced request names invocation_fence_version 1")
     payload = body["payload"]
     keys, inputs = _items(payload) if is_batch else (None, [payload])
+    page = metadata.get("query_result_dataset")
+    if tool.is_paged and isinstance(page, dict) and isinstance(payload, dict):
+        inputs = [{**payload, "page": page}]
     item_keys = [str(key) for key in metadata.get("item_idempotency_keys") or []]
     if item_keys and len(item_keys) != len(inputs):
         raise RefusedError(400, "bad_item_keys", f"{len(item_keys)} item keys for {len(inputs)} items")

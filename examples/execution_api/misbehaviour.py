@@ -17,11 +17,13 @@ class ForcedAnswer(_Strict):
     status: int = Field(ge=200, le=599)
     times: NonNegativeInt = 1
     retry_after: str | None = None
+    retry_at: str | None = None  # in the error object, with the code provider_exhausted
     date: str | None = None
     code: str | None = None
     message: str = "forced by the control endpoint"
     origin: str | None = None
     location: str | None = None
+    headers: dict[str, str] = {}  # any others, in place of the API's own of the same name
     body: str | None = None  # sent as it is, in place of an error object
     marked: bool = True  # carries the API's own request id header
     after_work: bool = False  # the work is done and charged first
@@ -60,6 +62,7 @@ class Misbehaviour(_Strict):
     stall: BrokenBody | None = None
     cut: BrokenBody | None = None
     reply_text: str | None = None  # a good reply's body, verbatim
+    item_text: dict[str, str] = {}  # item -> what stands as its result in a good reply, verbatim
     metadata: dict[str, dict[str, Any]] = {}  # tool -> changed fields of its metadata
     metadata_status: int | None = None
     metadata_status_times: NonNegativeInt = 0

@@ -41,7 +41,7 @@ def success(state: ApiState, work: Work, done: Done, request: Request) -> Respon
         }
     misbehaviour = work.misbehaviour
     text = misbehaviour.reply_text if misbehaviour.applies(work.operation) else None
-    content = json_value.dumps(body) if text is None else text.encode()
+    content = _spelled(json_value.dumps(body), misbehaviour, work) if text is None else text.encode()
     headers = _own_headers(request) | fence_headers(misbehaviour, is_fenced=work.tool.requires_fence)
     broken = misbehaviour.take_broken(work.operation)
     if broken is None:
@@ -70,8 +70,11 @@ def refusal(refused: RefusedError, request: Request) -> Response:
     ):
         if value is not None:
             headers[name] = value
+    headers |= {name.lower(): value for name, value in forced.headers.items()}
     if forced.origin is not None:
         error["failure_origin"] = forced.origin
+    if forced.retry_at is not None:
+        error["retry_at"] = forced.retry_at
     if forced.body is not None:
         return Response(forced.body, refused.status, headers)
     return json_reply({"error": error}, refused.status, headers)
@@ -106,9 +109,13 @@ async def _first_of(event: asyncio.Event, receive: Receive) -> None:
 
 
 def _result(misbehaviour: Misbehaviour, work: Work, done: Done) -> Any:
+    answers = [
+        {**answer, "result": _placeholder(named)} if _is_spelled(misbehaviour, work, named) else answer
+        for named, answer in zip(work.labels, done.answers, strict=True)
+    ]
     if work.keys is None:
-        return done.answers[0]["result"]
-    items = [{"key": key, **answer} for key, answer in zip(work.keys, done.answers, strict=True)]
+        return answers[0]["result"]
+    items = [{"key": key, **answer} for key, answer in zip(work.keys, answers, strict=True)]
     if misbehaviour.applies(work.operation):
         items = _disturbed(misbehaviour, work, items)
     return {"items": items}
@@ -123,6 +130,23 @@ def _disturbed(misbehaviour: Misbehaviour, work: Work, items: list[Any]) -> list
     if misbehaviour.shuffle:
         _SHUFFLE.shuffle(kept)
     return kept
+
+
+def _is_spelled(misbehaviour: Misbehaviour, work: Work, named: Any) -> bool:
+    return isinstance(named, str) and named in misbehaviour.item_text and misbehaviour.applies(work.operation)
+
+
+def _placeholder(named: str) -> str:
+    return f"verbatim:{named}"
+
+
+def _spelled(content: bytes, misbehaviour: Misbehaviour, work: Work) -> bytes:
+    """The body with each placeholder replaced by text that need not be JSON at all."""
+    for named in {named for named in work.labels if _is_spelled(misbehaviour, work, named)}:
+        content = content.replace(
+            json_value.dumps(_placeholder(named)), misbehaviour.item_text[named].encode()
+        )
+    return content
 
 
 def _own_headers(request: Request) -> dict[str, str]:

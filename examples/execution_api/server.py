@@ -41,6 +41,9 @@ class ApiServer(uvicorn.Server):
             connection.shutdown()
         self._reopening = asyncio.get_running_loop().create_task(self._reopen(for_ms / 1000))
 
+    def connections_open(self) -> int:
+        return len(self.server_state.connections)
+
     def cut(self, client: tuple[str, int]) -> None:
         """End the connection of `client` at once, without another byte."""
         for connection in list(self.server_state.connections):

@@ -9,19 +9,10 @@ from typing import Any
 import pycountry
 from timezonefinder import TimezoneFinder
 
+from examples.execution_api import contacts, customer_db, query_pages
+from examples.execution_api.item_error import ItemError
+
 MAX_BATCH_SIZE = 100
-
-
-class ItemError(Exception):
-    """The item itself is at fault; nothing is charged for it."""
-
-    def __init__(self, code: str, message: str, *, retryable: bool = False) -> None:
-        super().__init__(message)
-        self.code = code
-        self.retryable = retryable
-
-    def to_json(self) -> dict[str, Any]:
-        return {"code": self.code, "message": str(self), "retryable": self.retryable, "credits": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +28,9 @@ class Tool:
     normalise: dict[str, list[str]] = field(default_factory=dict)
     is_batched: bool = True
     requires_fence: bool = False
+    always_fresh: bool = False
+    is_paged: bool = False  # answers with a page of its rows where the request's metadata asks for one
+    declares: dict[str, Any] = field(default_factory=dict)  # what else its metadata says
 
     @property
     def batch_operation(self) -> str:
@@ -58,10 +52,11 @@ class Tool:
                 "retrySafeTransientHttp": self.retry_safe_transient_http,
                 "requiresExecutionFence": self.requires_fence,
             },
+            "alwaysFresh": self.always_fresh,
             "batch": self._batch_hint() if self.is_batched else None,
             "normalise": self.normalise,
         }
-        return declared | changes
+        return declared | self.declares | changes
 
     def _batch_hint(self) -> dict[str, Any]:
         return {
@@ -129,6 +124,36 @@ TOOLS = (
             {"provider": "countries", "limit": 500, "perMs": 1_000, "counts": "items", "burst": 100},
         ),
         normalise={"code": ["trim"]},
+    ),
+    Tool(
+        name="phone_number",
+        provider="phones",
+        answer=contacts.phone_number,
+        credits_per_item=1,
+        normalise={"number": ["trim"]},
+    ),
+    Tool(
+        name="domain_of",
+        provider="domains",
+        answer=contacts.domain_of,
+        credits_per_item=1,
+        normalise={"url": ["trim"]},
+    ),
+    Tool(
+        name="query_customer_db",
+        provider="customer_db",
+        answer=customer_db.query,
+        credits_per_item=0,
+        is_batched=False,
+        always_fresh=True,
+    ),
+    Tool(
+        name="query_numbers",
+        provider="customer_db",
+        answer=query_pages.numbers,
+        credits_per_item=0,
+        is_batched=False,
+        is_paged=True,
     ),
     Tool(name="echo", provider="fakeprov", answer=echo, credits_per_item=1),
     Tool(name="echo_single", provider="fakeprov", answer=echo, credits_per_item=1, is_batched=False),
