@@ -11,12 +11,22 @@ from typing import Any, TypeVar
 import psycopg
 
 from runtime.errors import BadInputError, ServiceUnreachableError
-from runtime.model.run import NewRun
+from runtime.model.boundary import Event
+from runtime.model.budget import Caps, RunBudget
+from runtime.model.insight import RunInsight
+from runtime.model.run import ENDED_RUNS, NewRun
+from runtime.model.sample import RunHistory
 from runtime.model.status import RowFailure, RunStatus, SheetRow
+from runtime.model.stored_row import StoredRow, Stretch
+from runtime.policy import insight
 from runtime.policy.limits import Limits
+from runtime.postgres_store.budgets import PostgresBudgets
 from runtime.postgres_store.pool import Pool, open_pool
+from runtime.postgres_store.reading import PostgresReads
 from runtime.postgres_store.runs import PostgresRuns
+from runtime.postgres_store.samples import PostgresSamples
 from runtime.postgres_store.status import PostgresStatus
+from runtime.postgres_store.waits import PostgresWaits
 from runtime.server_address import postgres_address
 
 T = TypeVar("T")
@@ -43,9 +53,48 @@ class RunReader:
         """True if the run is new."""
         return self._call(lambda pool: PostgresRuns(pool, self._limits).insert(run))
 
+    def store_event(self, event: Event) -> bool:
+        """True if the event is new."""
+        return self._call(lambda pool: PostgresWaits(pool, self._limits).store_event(event))
+
     def status(self, run_id: str) -> RunStatus | None:
         """The run as it is now, None if unknown."""
         return self._call(lambda pool: PostgresStatus(pool, self._limits).run_status(run_id))
+
+    def insight(self, status: RunStatus) -> RunInsight:
+        """What the run's counts mean now."""
+        return self._call(lambda pool: self._insight(pool, status))
+
+    async def _insight(self, pool: Pool, status: RunStatus) -> RunInsight:
+        samples = PostgresSamples(pool, self._limits)
+        waits = status.state not in ENDED_RUNS
+        earlier = await samples.since(status.run_id, self._limits.status_rate_s)
+        rows_per_s = insight.rate(status, earlier)
+        lanes = await samples.lanes_now(status.org_id) if waits else []
+        awaited = await PostgresWaits(pool, self._limits).awaited(status.run_id) if waits else []
+        return RunInsight(
+            rows_per_s=rows_per_s,
+            left_s=insight.left(status, rows_per_s),
+            active_s=await samples.active_s(status.run_id),
+            deadline_s=status.options.get("deadline_s"),
+            spending=insight.spending(status.usage),
+            slowest_lane=insight.slowest(lanes, status.now),
+            failures=tuple(await samples.failure_kinds(status.run_id)),
+            awaited=tuple(awaited),
+        )
+
+    def history(self, status: RunStatus) -> RunHistory:
+        """What was kept of the run over time."""
+        return self._call(lambda pool: self._history(pool, status))
+
+    async def _history(self, pool: Pool, status: RunStatus) -> RunHistory:
+        samples = PostgresSamples(pool, self._limits)
+        since, until = status.started_at or status.created_at, status.ended_at or status.now
+        return RunHistory(
+            samples=tuple(await samples.of_run(status.run_id)),
+            lanes=tuple(await samples.lanes(status.org_id, since, until)),
+            cells=tuple(await samples.cells(status.run_id)),
+        )
 
     def sheet_page(self, org_id: str, play: str, namespace: str, after: str, limit: int) -> list[SheetRow]:
         """Rows of a sheet in key order, beginning after key `after`."""
@@ -58,6 +107,22 @@ class RunReader:
     def failures(self, dataset_id: int) -> list[RowFailure]:
         """The first failed rows of a dataset."""
         return self._call(lambda pool: PostgresStatus(pool, self._limits).failures(dataset_id))
+
+    def budget(self, run_id: str) -> RunBudget | None:
+        """How a run's budget stands; None if it has no caps."""
+        return self._call(lambda pool: PostgresBudgets(pool, self._limits).of_run(run_id))
+
+    def change_budget(self, run_id: str, caps: Caps) -> bool:
+        """New caps where they are given; False if the run has none of its own."""
+        return self._call(lambda pool: PostgresBudgets(pool, self._limits).change(run_id, caps))
+
+    def rows(self, stretch: Stretch) -> list[StoredRow] | None:
+        """Rows of a dataset in input order; None: there is no such dataset."""
+        return self._call(lambda pool: PostgresReads(pool, self._limits).rows(stretch))
+
+    def columns(self, dataset_id: int) -> tuple[str, ...]:
+        """A dataset's stored columns: of its input, then those that were computed."""
+        return self._call(lambda pool: PostgresReads(pool, self._limits).columns(dataset_id))
 
     def close(self) -> None:
         """Close the connection and end the thread; the next call opens them again."""

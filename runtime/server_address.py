@@ -20,6 +20,19 @@ def postgres_address(database_url: str) -> str:
     return f"{parts.get('host') or 'localhost'}:{parts.get('port') or 5432}"
 
 
+def broker_address(broker_url: str) -> str:
+    """`host:port` of a broker's URL, Redis or RabbitMQ."""
+    parts = urlsplit(broker_url)
+    if not parts.scheme.startswith("amqp"):
+        return redis_address(broker_url)
+    try:
+        return f"{parts.hostname or 'localhost'}:{parts.port or 5672}"
+    except ValueError:
+        raise BadInputError(
+            "the broker's URL is not understood: write amqp://user:password@host/vhost"
+        ) from None
+
+
 def redis_address(redis_url: str) -> str:
     """`host:port` of a Redis URL."""
     try:

@@ -1,12 +1,13 @@
 """Spans through the OpenTelemetry API alone: nothing is recorded, and next to nothing is spent, without an SDK.
 
 All spans of a run share a trace whose id is computed from the run's id. So a slice on one host and the body on another
-are one trace, without a word in any message; a batch, which serves several runs, links to the trace of each.
+are one trace, without a word in any message; a batch that serves several runs has a trace of its own that links to
+each of theirs.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -22,8 +23,14 @@ from opentelemetry.trace import (
     TraceFlags,
 )
 
+from runtime.known_secrets import known_secrets
+from runtime.model.error_text import named
+
 INSTRUMENTATION = "playlane"
+STATUS_CHARS = 500
 Attributes = Mapping[str, str | int | float | bool]
+
+_OFF: AbstractContextManager[Span | None] = nullcontext()
 
 
 def is_on() -> bool:
@@ -42,29 +49,25 @@ def run_span_context(run_id: str) -> SpanContext:
     )
 
 
-@contextmanager
-def span(name: str, run_id: str, attributes: Attributes) -> Iterator[Span | None]:
+def span(name: str, run_id: str, attributes: Attributes) -> AbstractContextManager[Span | None]:
     """A span in the run's trace, below the one that is open here, if it is of the same run; None without an SDK."""
     if not is_on():
-        yield None
-        return
-    with _tracer().start_as_current_span(
-        name, context=_parent(run_id), attributes={"playlane.run_id": run_id, **attributes}
-    ) as opened:
-        yield opened
+        return _OFF
+    return _opened(name, _parent(run_id), {"playlane.run_id": run_id, **attributes})
 
 
-@contextmanager
-def shared_span(name: str, run_ids: Iterable[str], attributes: Attributes) -> Iterator[Span | None]:
-    """A span of its own trace that serves several runs, with a link to each; None without an SDK."""
+def shared_span(
+    name: str, run_ids: Iterable[str], attributes: Attributes
+) -> AbstractContextManager[Span | None]:
+    """A span of a request that may serve several runs: in the trace of its only run, else in one that links to all."""
     if not is_on():
-        yield None
-        return
-    links = [Link(run_span_context(run_id)) for run_id in dict.fromkeys(run_ids)]
-    with _tracer().start_as_current_span(
-        name, context=Context(), kind=SpanKind.CLIENT, links=links, attributes=dict(attributes)
-    ) as opened:
-        yield opened
+        return _OFF
+    served = list(dict.fromkeys(run_ids))
+    if len(served) == 1:
+        context = _context(run_span_context(served[0]))
+        return _opened(name, context, {"playlane.run_id": served[0], **attributes}, kind=SpanKind.CLIENT)
+    links = [Link(run_span_context(run_id)) for run_id in served]
+    return _opened(name, Context(), attributes, kind=SpanKind.CLIENT, links=links)
 
 
 def past_span(
@@ -80,8 +83,35 @@ def past_span(
         attributes={"playlane.run_id": run_id, **attributes},
     )
     if failed is not None:
-        told.set_status(Status(StatusCode.ERROR, failed))
+        told.set_status(Status(StatusCode.ERROR, known_secrets.redacted(failed)[:STATUS_CHARS]))
     told.end()
+
+
+@contextmanager
+def _opened(
+    name: str,
+    context: Context | None,
+    attributes: Attributes,
+    *,
+    kind: SpanKind = SpanKind.INTERNAL,
+    links: list[Link] | None = None,
+) -> Iterator[Span]:
+    # An exception's own text and trace may hold what must not leave: its redacted words are the status.
+    with _tracer().start_as_current_span(
+        name,
+        context=context,
+        kind=kind,
+        links=links,
+        attributes=dict(attributes),
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as opened:
+        try:
+            yield opened
+        except Exception as error:
+            text = known_secrets.redacted(named(error))
+            opened.set_status(Status(StatusCode.ERROR, text[:STATUS_CHARS]))
+            raise
 
 
 def _tracer() -> trace.Tracer:

@@ -5,13 +5,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from runtime.engine.fetching import Fetches, FetchParts
 from runtime.engine.local_receipts import LocalParts, LocalReceipts
 from runtime.engine.loop_clock import LoopClock
+from runtime.engine.plain_pacer import PlainPacer
+from runtime.engine.secret_values import SecretValues
 from runtime.errors import ServiceUnreachableError
 from runtime.faults import no_fault
 from runtime.model.call import Usage
 from runtime.model.receipt import Receipt, replaces
 from runtime.policy.limits import Limits
+from runtime.ports.egress import Egress
 from runtime.testing_redis import MemoryLeases, MemoryRedis
 
 
@@ -65,3 +69,9 @@ def local_receipts(
         fault=fault,
     )
     return LocalReceipts(parts)
+
+
+def fetches(egress: Egress, secrets: SecretValues, limits: Limits) -> Fetches:
+    """Fetches of one process, at any pace."""
+    pacer = PlainPacer(lambda _: limits.groups_per_lane_max, limits.groups)
+    return Fetches(FetchParts(egress=egress, pacer=pacer, secrets=secrets, limits=limits, clock=LoopClock()))

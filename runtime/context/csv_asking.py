@@ -105,4 +105,4 @@ def _source(input: Any, path: Any, content: Any, where: str) -> tuple[str, bytes
 def _bytes(content: Any, where: str) -> bytes:
     if not isinstance(content, (str, bytes)):
         raise PlayDefinitionError(f"{where}: content is text or bytes, not {type(content).__name__}")
-    return content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    return content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content

@@ -204,11 +204,13 @@ class _Reading:
 
     def _header(self, cells: list[str]) -> tuple[str, ...]:
         names = tuple(cell.strip() for cell in cells)
+        seen: set[str] = set()
         for position, name in enumerate(names, 1):
             if not name:
                 raise self._error(self._row_line, position, "the column has no name")
-            if name in names[: position - 1]:
+            if name in seen:
                 raise self._error(self._row_line, position, f'the column name "{name:.80}" appears twice')
+            seen.add(name)
         return names
 
     def _row(self, cells: list[str]) -> dict[str, str]:

@@ -58,6 +58,8 @@ class RunsDatasets(Protocol):
 class DatasetBuilder:
     """Columns run in the order in which they were added; each sees the ones before it."""
 
+    not_json = "a dataset that was never run: write await ctx.dataset(...).with_column(...).run(key=...)"
+
     def __init__(self, runner: RunsDatasets, *, play: str, key: str, rows: Any) -> None:
         self._runner = runner
         self._play = play

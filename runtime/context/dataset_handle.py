@@ -73,7 +73,7 @@ class DatasetHandle(KeptValue):
 
     @property
     def count(self) -> int:
-        """Completed rows that no newer run had written when the dataset settled."""
+        """Completed rows, but those that met a newer run's values in the sheet."""
         return self.completed - int(self.counts.get("superseded", 0))
 
     @property
@@ -87,11 +87,11 @@ class DatasetHandle(KeptValue):
     async def at(self, index: int) -> Row:
         """The row at `index`, counted from 0 (negative: from the end); raises IndexError beyond the last."""
         reader = self._reader("at")
-        position = self.count + index if index < 0 else index
-        if position >= 0:
-            rows = await self._read(reader, skip=position, limit=1, keep=True)
-            if rows:
-                return _row(rows[0])
+        is_last = index < 0
+        skip = -1 - index if is_last else index
+        rows = await self._read(reader, skip=skip, limit=1, keep=True, from_end=is_last)
+        if rows:
+            return _row(rows[0])
         raise IndexError(f'dataset "{self.dataset}" has {self.count:,} rows, none at {index}')
 
     async def materialize(self, limit: int | None = None) -> list[Row]:
@@ -127,13 +127,20 @@ class DatasetHandle(KeptValue):
         return found
 
     async def _read(
-        self, reader: ReadsRows, *, after: int = -1, skip: int = 0, limit: int, keep: bool
+        self,
+        reader: ReadsRows,
+        *,
+        after: int = -1,
+        skip: int = 0,
+        limit: int,
+        keep: bool,
+        from_end: bool = False,
     ) -> Sequence[StoredRow]:
         if self.dataset_id is None:
             raise DatasetReadError(
                 f'dataset "{self.dataset}": this handle names no stored dataset, it has no rows'
             )
-        stretch = Stretch(dataset_id=self.dataset_id, after=after, skip=skip, limit=limit)
+        stretch = Stretch(dataset_id=self.dataset_id, after=after, skip=skip, limit=limit, from_end=from_end)
         return await reader.read_rows(stretch, name=self.dataset, keep=keep)
 
     def _reader(self, what: str) -> ReadsRows:

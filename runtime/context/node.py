@@ -6,6 +6,8 @@ from typing import Any, Protocol, Self
 
 import structlog
 
+from runtime.model.error_text import named
+
 log = structlog.get_logger()
 
 
@@ -41,7 +43,7 @@ class Node:
         if error is None:
             self._say("completed", inputs=self._inputs, outputs=self._outputs)
         elif isinstance(error, Exception):  # what unwinds a wait or a cancelled run is no end of the node
-            self._say("failed", inputs=self._inputs, error=f"{type(error).__name__}: {error}")
+            self._say("failed", inputs=self._inputs, error=named(error))
 
     def _say(self, status: str, **seen: Any) -> None:
         if not self._is_on:
@@ -54,4 +56,4 @@ class Node:
             self._observer.observe(str(self._id), fields)
         except Exception as error:  # noqa: BLE001
             # An observation never fails what it observes.
-            log.warning("node not observed", action="node.observe", node=str(self._id), error=str(error))
+            log.warning("node not observed", action="node.observe", node=str(self._id), error=named(error))

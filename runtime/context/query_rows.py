@@ -60,13 +60,7 @@ class QueryRows:
 
     async def materialize(self, limit: int | None = None) -> list[Row]:
         """All rows, or the first `limit`, as a list; refused where that is more than a body should hold."""
-        wanted = self.count if limit is None else min(limit, self.count)
-        if wanted > self._limits.materialize_rows:
-            raise DatasetReadError(
-                f"{self._name}: materialize would hold {wanted:,} rows, more than {self._limits.materialize_rows:,}: "
-                "walk over it (`async for row in rows`), or name a smaller limit"
-            )
-        return await self._head(wanted, "materialize")
+        return await self._head(self.count if limit is None else limit, "materialize")
 
     def __aiter__(self) -> AsyncIterator[Row]:
         return _Walk(self)
@@ -74,9 +68,15 @@ class QueryRows:
     async def _head(self, n: int, what: str) -> list[Row]:
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise PlayDefinitionError(f"{what} takes a whole number of rows, not {n!r:.80}")
+        wanted = min(n, self.count)
+        if wanted > self._limits.materialize_rows:
+            raise DatasetReadError(
+                f"{self._name}: {what} would hold {wanted:,} rows, more than {self._limits.materialize_rows:,}: "
+                "walk over it (`async for row in rows`), or ask for fewer"
+            )
         found: list[Row] = []
-        while len(found) < min(n, self.count):
-            rows = await self._page(len(found), min(n, self.count) - len(found))
+        while len(found) < wanted:
+            rows = await self._page(len(found), wanted - len(found))
             if not rows:
                 break
             found += rows

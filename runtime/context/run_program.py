@@ -8,6 +8,7 @@ from runtime.context.program import ATTEMPTS, Conditional, ProgramStep, StepProg
 from runtime.context.scope import current_scope
 from runtime.context.tool_result import ToolResult
 from runtime.errors import PlayDefinitionError
+from runtime.model.error_text import named
 from runtime.model.resolver import CallShape
 from runtime.model.tool_output import NO_RESULT
 from runtime.play import Column
@@ -184,7 +185,7 @@ def _attempt(value: Any, ran: bool) -> dict[str, Any]:
 def _said(error: Exception) -> dict[str, Any]:
     return {
         "code": str(getattr(error, "code", "resolver_error")),
-        "message": f"{type(error).__name__}: {error}"[:500],
+        "message": named(error)[:500],
     }
 
 

@@ -52,6 +52,10 @@ class Program(StepProgram):
 
     def as_column(self, name: str) -> Column:
         """The column whose value is the program's."""
+        if not self.steps and self.result is None:
+            raise PlayDefinitionError(
+                f'"{name}" is a steps() without a step: add one, steps().step("first", resolver)'
+            )
 
         async def run(row: Any, ctx: Any, *, index: int = 0) -> Any:
             return await run_program(self, row, ctx, path=(name,), index=index)

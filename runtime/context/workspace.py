@@ -36,7 +36,7 @@ class Workspace:
                 f"{asked:.200} lies outside the workspace ({self.shown()}), so it isn't read; no tool was called: "
                 f"put the file there, or name its folder in {WORKSPACE_VARIABLE} of the play workers"
             )
-        if path.name.startswith(".") or path.suffix == ".env":
+        if self._is_hidden(path) or path.suffix == ".env":
             raise CsvError(
                 f"{asked:.200} is a hidden or settings file, so it isn't read as CSV; no tool was called"
             )
@@ -47,6 +47,11 @@ class Workspace:
                 f"called. Its CSV files: {', '.join(known) or 'none'}"
             )
         return path
+
+    def _is_hidden(self, path: Path) -> bool:
+        """In every root that it lies in: a root may itself lie in a hidden folder."""
+        inside = [path.relative_to(root) for root in self.roots if path.is_relative_to(root)]
+        return all(any(part.startswith(".") for part in one.parts) for one in inside)
 
     def download(self, run_id: str, name: str) -> Path:
         """Where a file that a run fetched is kept."""

@@ -14,8 +14,10 @@ from runtime.engine.outcomes import error_payload
 from runtime.errors import BudgetExceededError, ChildPlayError, OperationFailedError, PlaylaneError
 from runtime.known_secrets import known_secrets
 from runtime.model.canonical_json import digest
+from runtime.model.error_text import named
 from runtime.model.run import NewRun
 from runtime.policy import lineage
+from runtime.policy.hints import with_hint
 
 RUN_ID_CHARS = 160  # of a parent's id that its child's begins with
 
@@ -54,7 +56,8 @@ async def _run_child(host: Host, ask: ChildAsk, scope: ChildScope) -> Any:
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0:
             raise
         raise OperationFailedError(
-            f'child play "{ask.play.name}" (ctx.run_play("{ask.id}")) failed: {type(error).__name__}: {error}',
+            f'child play "{ask.play.name}" (ctx.run_play("{ask.id}")) failed: '
+            + with_hint(error, named(error)),
             payload=error_payload(error),
         ) from error
     finally:

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -99,6 +99,7 @@ class CsvFiles:
         oldest_s = time.time() - self._limits.csv_url_keep_s
         downloads = self._workspace.downloads
         for old in downloads.iterdir() if downloads.is_dir() else ():
-            if old.stat().st_mtime < oldest_s:
-                shutil.rmtree(old, ignore_errors=True)
+            with suppress(FileNotFoundError):  # another process makes room, too
+                if old.stat().st_mtime < oldest_s:
+                    shutil.rmtree(old, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)

@@ -149,18 +149,22 @@ class Fetches:
         """A confirmed place among the organisation's plain HTTP requests."""
         parts = self._parts
         scope = RateScope(lane=GENERIC_HTTP, org_id=context.org_id, provider=GENERIC_HTTP)
-        ticket = await parts.pacer.reserve(scope, 1)
+        ticket = await parts.pacer.reserve(scope, 1, context.run_id)
         try:
             far_ms = await ticket.due(parts.limits.hold_ms)
-            if far_ms > 0:
+            granted, waited_ms = 0, 0.0
+            while far_ms <= 0 and not granted:
+                granted, wait_ms = await ticket.confirm(1, whole=True)
+                waited_ms += wait_ms
+                if waited_ms > parts.limits.hold_ms:  # the lane was closed meanwhile
+                    far_ms = wait_ms
+                elif not granted:
+                    await parts.clock.sleep(wait_ms)
+            if not granted:
                 due_ms = await ticket.later(1, far_ms)
                 raise RowWaitsError(
                     RowWait(kind=WaitKind.LANE, due_ms=due_ms, detail=f"{where} on lane {GENERIC_HTTP}")
                 )
-            granted, wait_ms = await ticket.confirm(1, whole=True)
-            while not granted:
-                await parts.clock.sleep(wait_ms)
-                granted, wait_ms = await ticket.confirm(1, whole=True)
         except BaseException:
             ticket.free()
             raise

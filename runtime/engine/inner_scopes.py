@@ -11,7 +11,7 @@ from runtime.context.scope import TaskKeeper
 from runtime.errors import PlayDefinitionError
 from runtime.model.call_options import NO_OPTIONS, CallOptions
 from runtime.model.lineage import Lineage
-from runtime.policy.limits import Limits
+from runtime.policy.limits import DEFAULT_LIMITS, Limits
 from runtime.ports import LogLine
 
 
@@ -66,8 +66,8 @@ class LogScope:
         self._add = add
         self._n = 0
 
-    def log(self, text: str, fields: dict[str, Any], level: str, limits: Limits | None = None) -> None:
-        if limits is None or self._n < limits.logs_per_scope:
+    def log(self, text: str, fields: dict[str, Any], level: str, limits: Limits = DEFAULT_LIMITS) -> None:
+        if self._n < limits.logs_per_scope:
             self._add(LogLine(scope=self._scope, n=self._n, level=level, message=text, fields=fields))
         self._n += 1
 

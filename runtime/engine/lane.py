@@ -11,7 +11,7 @@ import structlog
 from runtime.engine.ending_tasks import end_tasks
 from runtime.engine.lane_admission import Admission
 from runtime.engine.lane_batch import BatchFlow
-from runtime.engine.lane_book import Accepted, Item, LaneBook
+from runtime.engine.lane_book import Accepted, Item, LaneBook, leases_of
 from runtime.engine.lane_commit import Committer
 from runtime.engine.lane_ended import EndedCalls
 from runtime.engine.lane_fence import Fence
@@ -72,7 +72,6 @@ class LaneEngine:
         self._ended = EndedCalls(parts, self._book, self._coalescer, self._spawn_in_line)
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_line: set[asyncio.Task[None]] = set()  # tasks that wait for a ticket
-        self._backlog: dict[str, int] = {}
         self._admitting = 0  # posts between their arrival and the queue
         self._all_admitted = asyncio.Event()
         self._all_admitted.set()
@@ -81,9 +80,6 @@ class LaneEngine:
     async def accept(self, post: Post) -> Accepted:
         """Admit a post: returns when each call is answered, queued or left; the result tells when all are done."""
         accepted = Accepted(post.post_id, len(post.calls))
-        lane = post.lane
-        self._backlog[lane] = self._backlog.get(lane, 0) + accepted.calls
-        accepted.when_done(lambda: self._left(lane, accepted.calls))
         self._admitting += 1
         self._all_admitted.clear()
         try:
@@ -93,10 +89,6 @@ class LaneEngine:
             if not self._admitting:
                 self._all_admitted.set()
         return accepted
-
-    def backlog(self, lane: str) -> int:
-        """Calls of `lane` that are in this process, counted by post; to compare with the high-water mark."""
-        return self._backlog.get(lane, 0)
 
     def held(self) -> tuple[list[Lease], list[BatchRecord]]:
         """What a renewal must put back if Redis lost it."""
@@ -122,15 +114,17 @@ class LaneEngine:
 
     async def drain(self, grace_s: float) -> None:
         """Nothing new; queued calls are given back; what is on the wire is finished within the grace, or left."""
+        ends_s = asyncio.get_running_loop().time() + grace_s
         self._admission.is_closed = True
         self._stop_lines()
         # A post between its claim and its queue gives itself back; going before that would leave its leases behind.
         with suppress(TimeoutError):
-            async with asyncio.timeout(grace_s):
+            async with asyncio.timeout_at(ends_s):
                 await self._all_admitted.wait()
         await self._book.give_back(self._coalescer.remove(lambda _item: True))
         if self._tasks:
-            _done, late = await asyncio.wait(self._tasks, timeout=grace_s)
+            left_s = max(0.0, ends_s - asyncio.get_running_loop().time())
+            _done, late = await asyncio.wait(self._tasks, timeout=left_s)
             if late:
                 log.warning("batches left to takeover", action="lane.drain", batches=len(late))
             await end_tasks(late)
@@ -191,15 +185,10 @@ class LaneEngine:
 
     async def _carry(self, bucket: BucketKey, spec: BatchSpec) -> None:
         """One ticket: wait for it, take what the bucket holds then and the tokens allow, send it."""
-        slot = Slot(self._parts, rate_scope(bucket.lane, bucket.org_id, spec, bucket.integration_mode))
+        scope = rate_scope(bucket.lane, bucket.org_id, spec, bucket.integration_mode)
+        slot = Slot(self._parts, scope, bucket)
         try:
-            try:
-                granted = await self._line.granted(slot, bucket, spec)
-            except BaseException:
-                self._coalescer.give_back_ticket(bucket)
-                raise
-            finally:
-                self._leave_line()
+            granted = await self._granted(slot, bucket, spec)
             spec = self._specs.get(bucket, spec)
             if isinstance(granted, FarAway):
                 far = self._coalescer.take_newest(bucket, self._line.unpromised(bucket, spec))
@@ -211,13 +200,29 @@ class LaneEngine:
                 await self._book.give_back(items)
                 return
             items = await self._book.refuse_stopped(items)
-            if not self._coalescer.waiting(bucket):
-                self._specs.pop(bucket, None)
             self._pump()
             if items:
                 await self._flow.fly(Flight(slot=slot, lane=bucket.lane, spec=spec, items=items))
         finally:
             slot.free()
+            if not self._coalescer.waiting(bucket):
+                self._specs.pop(bucket, None)
+
+    async def _granted(self, slot: Slot, bucket: BucketKey, spec: BatchSpec) -> int | FarAway | None:
+        """What the line grants; an error of ours leaves the ticket's calls to their callers, which post them again."""
+        try:
+            return await self._line.granted(slot, bucket, spec)
+        except Exception:
+            items = self._coalescer.take(bucket)
+            leases = leases_of(items)
+            self._book.leave(items)
+            await self._book.release(leases)
+            raise
+        except BaseException:
+            self._coalescer.give_back_ticket(bucket)
+            raise
+        finally:
+            self._leave_line()
 
     # ---- tasks
 
@@ -248,10 +253,3 @@ class LaneEngine:
         self._ended.stop()
         for task in list(self._in_line):
             task.cancel()
-
-    def _left(self, lane: str, calls: int) -> None:
-        left = self._backlog.get(lane, 0) - calls
-        if left > 0:
-            self._backlog[lane] = left
-        else:
-            self._backlog.pop(lane, None)

@@ -1,6 +1,5 @@
 """A batch from its due ticket to its outcomes: seal, send, retry, split; then its reply."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,30 +7,26 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from runtime import tracing
-from runtime.engine.lane_book import Item, LaneBook, leases_of
+from runtime.engine.lane_book import LaneBook, leases_of
 from runtime.engine.lane_budget import LaneBudget
 from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_flight import Flight, Stage
-from runtime.engine.lane_outcomes import failed_outcomes
 from runtime.engine.lane_parts import LaneParts
+from runtime.engine.lane_refusal import Refusal, not_charged
 from runtime.engine.lane_reply import Reply
 from runtime.engine.lane_seal import Seal
-from runtime.errors import ExecuteFailedError, PersistenceLostError, RunHaltedError, ServiceUnreachableError
-from runtime.model.budget import BudgetRefusal
+from runtime.errors import ExecuteFailedError, PersistenceLostError, ServiceUnreachableError
 from runtime.model.call import Call
-from runtime.model.failure import Failure, FailureClass
+from runtime.model.failure import Failure
 from runtime.model.outcome import ItemOutcome, all_unknown
 from runtime.model.physical_request import PhysicalReply, PhysicalRequest
 from runtime.model.tool_output import with_envelope
 from runtime.policy import retrying
-from runtime.policy.batching import SINGLE, halves
+from runtime.policy.batching import SINGLE
 from runtime.policy.fixtures import response_delay_ms
 from runtime.policy.identity import FIXTURE
 
 log = structlog.get_logger()
-
-CLOSING = (FailureClass.RATE_LIMITED, FailureClass.PROVIDER_EXHAUSTED)
-RETRIES_EXCEEDED = "retries_exceeded"
 
 
 class BatchFlow:
@@ -44,6 +39,7 @@ class BatchFlow:
         self._fence = fence
         self._seal = Seal(parts, book, fence)
         self._budget = LaneBudget(parts, book)
+        self._refusal = Refusal(parts, book, fence, reply.events, self.fly)
 
     @property
     def is_stopped(self) -> bool:
@@ -118,12 +114,12 @@ class BatchFlow:
                 await self._imitate_slowness(request)
                 return self._split(flight, reply, calls)
             failures = failures.with_one(failure.failure_class, parts.clock.now_ms())
-            action = await self._decide(flight, failure, failures, members=len(calls))
+            action = await self._refusal.decide(flight, failure, failures, members=len(calls))
             if not isinstance(action, retrying.Retry):
-                return await self._give_up(flight, failure, action)
+                return await self._refusal.give_up(flight, failure, action)
             refusal = await self._budget.take_retry(flight)
             if refusal is not None:
-                return await self._without_retry(flight, failure, refusal)
+                return await self._refusal.without_retry(flight, failure, refusal)
             if not await self._wait_for_retry(flight, failure, action):
                 return None
             if not action.same_invocation:
@@ -157,129 +153,18 @@ class BatchFlow:
         )
         return flight.own(outcomes)
 
-    async def _decide(
-        self, flight: Flight, failure: Failure, failures: retrying.Failures, *, members: int
-    ) -> retrying.Action:
-        kind = failure.failure_class
-        if kind in CLOSING:
-            await flight.slot.limited(failure.retry_after_ms)
-        is_safe = retrying.may_repeat_only_if_safe(kind) and await self._is_replay_safe(flight, failure)
-        action = retrying.decide(
-            failure,
-            attempt=failures.count(kind),
-            elapsed_ms=failures.elapsed_ms(kind, self._parts.clock.now_ms()),
-            members=members,
-            limits=self._parts.limits,
-            transient_http_retry_safe=flight.spec.metadata.transient_http_retry_safe,
-            replay_safe=is_safe,
-        )
-        self._log_failure(flight, failure, action)
-        wait_ms = action.after_ms if isinstance(action, retrying.Retry) else failure.retry_after_ms
-        if wait_ms is not None:
-            self._reply.events.held_up(flight, failure, wait_ms, is_closed=kind in CLOSING)
-        return action
-
-    async def _is_replay_safe(self, flight: Flight, failure: Failure) -> bool:
-        if flight.items[0].call.integration_mode == FIXTURE:
-            return True
-        return flight.spec.is_fenced and (failure.fence_attested or await self._fence.is_attested_now())
-
     async def _wait_for_retry(self, flight: Flight, failure: Failure, action: retrying.Retry) -> bool:
         """A new ticket, and the seal again: the leases must still be ours."""
         if not retrying.may_repeat_only_if_safe(failure.failure_class):
             flight.stage = Stage.SEALED  # as good as not sent
         if failure.not_charged:
-            _not_charged(flight.items)
+            not_charged(flight.items)
         flight.slot.free()
+        if action.after_ms > self._parts.limits.hold_ms:
+            await self._refusal.far(flight.items, action.after_ms)
         await self._parts.clock.sleep(action.after_ms)
-        await flight.slot.take(len(flight.items))
+        await flight.slot.take(len(flight.items), lambda far_ms: self._refusal.far(flight.items, far_ms))
         return await self._seal.still_holds(flight)
-
-    # ---- when it failed
-
-    async def _give_up(
-        self, flight: Flight, failure: Failure, action: retrying.End
-    ) -> Sequence[ItemOutcome] | None:
-        match action:
-            case retrying.Bisect():
-                await self._bisect(flight)
-                return None
-            case retrying.Rekey():
-                await self._ask_anew(flight, failure)
-                return None
-            case retrying.Unknown():
-                return all_unknown(len(flight.items), failure.describe()).outcomes
-            case retrying.HaltRun():
-                return self._halt(flight, failure)
-            case retrying.FailItem(terminal=terminal):
-                return failed_outcomes(failure, len(flight.items), terminal=terminal)
-
-    async def _without_retry(
-        self, flight: Flight, failure: Failure, refusal: BudgetRefusal
-    ) -> Sequence[ItemOutcome] | None:
-        """A run of the batch has no retry left: its calls fail, those of others are asked for anew if that is safe."""
-        if failure.not_charged:
-            others = [item for item in flight.items if refusal.account not in item.call.accounts]
-            flight.items = [item for item in flight.items if refusal.account in item.call.accounts]
-            _not_charged(others)
-            await self._book.give_back(others)
-        failure = replace(
-            failure,
-            code=RETRIES_EXCEEDED,
-            message=f"{failure.message}; not sent again, as {refusal.describe()}",
-        )
-        action = retrying.decide(
-            failure,
-            attempt=1,
-            elapsed_ms=0.0,
-            members=len(flight.items),
-            limits=self._parts.limits,
-            retries_left=False,
-        )
-        assert not isinstance(action, retrying.Retry)
-        return await self._give_up(flight, failure, action)
-
-    def _halt(self, flight: Flight, failure: Failure) -> Sequence[ItemOutcome]:
-        """Credits are used up: these runs pay for nothing more; what already waits is refused at its turn."""
-        error = {
-            "code": RunHaltedError.code,
-            "message": failure.describe(),
-            "retryable": False,
-            "details": failure.details(),
-        }
-        self._book.stop_runs({w.run_id for item in flight.items for w in item.waiters}, error)
-        return failed_outcomes(failure, len(flight.items), terminal=False, code=RunHaltedError.code)
-
-    async def _ask_anew(self, flight: Flight, failure: Failure) -> None:
-        """The auth scope is another: nothing happened under these keys, so nothing is stored under them."""
-        if flight.spec.is_fenced:
-            for item in flight.items:
-                item.is_marked = True  # refused before anything happened
-        _not_charged(flight.items)
-        error = {
-            "code": failure.failure_class.value,
-            "message": failure.describe(),
-            "retryable": True,
-            "details": failure.details(),
-        }
-        await self._book.fail(flight.items, error)
-        await self._book.release([], flight.batch_id)
-
-    async def _bisect(self, flight: Flight) -> None:
-        """Halves are new batches, each with its own ticket. The refused record goes first: nothing was charged."""
-        _not_charged(flight.items)
-        await self._book.release([], flight.batch_id)
-        flight.slot.free()
-        parts = halves(flight.items) if len(flight.items) > 1 else (flight.items,)
-        await asyncio.gather(*(self._fly_half(flight, part) for part in parts))
-
-    async def _fly_half(self, whole: Flight, items: Sequence[Item]) -> None:
-        slot = whole.slot.another()
-        try:
-            await slot.take(len(items))
-            await self.fly(Flight(slot=slot, lane=whole.lane, spec=whole.spec, items=list(items)))
-        finally:
-            slot.free()
 
     # ---- when it breaks
 
@@ -306,20 +191,6 @@ class BatchFlow:
         except PersistenceLostError as error:
             await self._reply.latch(flight, error)
 
-    def _log_failure(self, flight: Flight, failure: Failure, action: retrying.Action) -> None:
-        log.warning(
-            "request failed",
-            action="lane.send",
-            lane=flight.lane,
-            operation=failure.operation,
-            failure=failure.failure_class.value,
-            status=failure.status,
-            calls=len(flight.items),
-            attempt=failure.attempt,
-            request_id=failure.request_id,
-            then=type(action).__name__,
-        )
-
 
 def _told(flight: Flight, calls: Sequence[Call]) -> tracing.Attributes:
     """What the span of one physical request says."""
@@ -339,9 +210,3 @@ def _leaves(flight: Flight) -> None:
     for item in flight.items:
         item.is_marked = item.is_reserved = False
     flight.slot.sent()
-
-
-def _not_charged(items: Sequence[Item]) -> None:
-    """The reply proves it: what they hold of budgets may be given back with them."""
-    for item in items:
-        item.is_reserved = bool(item.call.accounts)

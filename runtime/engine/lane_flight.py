@@ -1,6 +1,6 @@
 """One batch on its way: a ticket's place, what was sealed, and how far it got."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
 from math import inf
@@ -39,6 +39,7 @@ class Slot:
 
     parts: LaneParts
     scope: RateScope
+    turn: Hashable = ""  # who takes turns with others of the scope
     ticket: Ticket | None = None
 
     @property
@@ -47,13 +48,18 @@ class Slot:
 
     def another(self) -> "Slot":
         """A place of its own under the same limits."""
-        return Slot(self.parts, self.scope)
+        return Slot(self.parts, self.scope, self.turn)
 
-    async def take(self, items: int) -> None:
-        """A confirmed ticket for exactly these items."""
-        await self.line_up(items)
+    async def take(self, items: int, far: Callable[[float], Awaitable[None]] | None = None) -> None:
+        """A confirmed ticket for exactly these items. `far` is told of waits (ms) that nobody should sit through."""
+        far_ms = await self.line_up(items, self.parts.limits.hold_ms if far else inf)
+        if far_ms and far is not None:
+            await far(far_ms)
+            await self._due()
         wait_ms = await self.confirmed(items)
         while wait_ms:
+            if far is not None and wait_ms > self.parts.limits.hold_ms:
+                await far(wait_ms)
             await self.parts.clock.sleep(wait_ms)
             wait_ms = await self.confirmed(items)
 
@@ -62,8 +68,8 @@ class Slot:
 
         Raises ServiceUnreachableError at the bound.
         """
-        self.ticket = ticket = await self.parts.pacer.reserve(self.scope, items)
-        return await self._reaching(lambda: ticket.due(hold_ms))
+        self.ticket = await self.parts.pacer.reserve(self.scope, items, self.turn)
+        return await self._due(hold_ms)
 
     def spacing_ms(self, items: int) -> float:
         """How far apart requests of so many items go at the scope's rate."""
@@ -106,6 +112,10 @@ class Slot:
         ticket, self.ticket = self.ticket, None
         if ticket is not None:
             ticket.free()
+
+    async def _due(self, hold_ms: float = inf) -> float:
+        ticket = self.ticket
+        return 0.0 if ticket is None else await self._reaching(lambda: ticket.due(hold_ms))
 
     async def _confirm(self, most: int, *, whole: bool) -> tuple[int, float]:
         ticket = self.ticket

@@ -1,11 +1,17 @@
 """A held slice in the row writer: what of it is not written yet, and how its last write ends it."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from runtime.model.row import FinishedRow
 from runtime.model.slice import TakenSlice
-from runtime.ports import LogLine
+from runtime.policy.limits import Limits
+from runtime.ports import LogLine, SliceRows
+
+RunLine = tuple[str, LogLine]
+"""(run, line)"""
+_LINE_BYTES = 100  # of a log line beside its texts
 
 
 class SliceEnd:
@@ -24,7 +30,7 @@ class OpenSlice:
     taken: TakenSlice
     ended: asyncio.Future[str]
     rows: list[FinishedRow] = field(default_factory=list)
-    logs: list[tuple[str, LogLine]] = field(default_factory=list)
+    logs: list[RunLine] = field(default_factory=list)
     final: bool = False
     told: bool = True  # a write of it was answered since the last look
     asks: bool = False  # it goes into the next write without a row, to hear whether it should go on
@@ -32,7 +38,7 @@ class OpenSlice:
 
     @property
     def has_news(self) -> bool:
-        return bool(self.rows) or self.final or self.asks
+        return bool(self.rows) or bool(self.logs) or self.final or self.asks
 
 
 def end_of(done: bool, waits: bool) -> str:
@@ -42,11 +48,49 @@ def end_of(done: bool, waits: bool) -> str:
     return SliceEnd.WAITS if waits else SliceEnd.DONE
 
 
-def within(rows: list[FinishedRow], most_rows: int, most_bytes: int) -> int:
-    """How many leading rows fit; at least one, so that a large row is written alone."""
+def within(rows: list[FinishedRow], most_rows: int, most_bytes: int, *, alone: bool) -> int:
+    """How many leading rows fit; at least one if nothing else is written, so that a large row goes alone."""
     size = 0
     for count, row in enumerate(rows[:most_rows]):
         size += row.size_bytes
-        if size > most_bytes and count:
+        if size > most_bytes and (count or not alone):
             return count
     return min(len(rows), most_rows)
+
+
+def next_parts(slices: Iterable[OpenSlice], limits: Limits) -> tuple[list[SliceRows], list[RunLine]]:
+    """Taken out of the slices for one write: at most `writer_rows` rows, `writer_bytes` of them, `writer_lines` lines.
+
+    A slice is final with its last row and line.
+    """
+    parts: list[SliceRows] = []
+    logs: list[RunLine] = []
+    rows_left, bytes_left = limits.writer_rows, limits.writer_bytes
+    for opened in slices:
+        if not opened.has_news or rows_left <= 0 or bytes_left <= 0:
+            continue
+        count = within(opened.rows, rows_left, bytes_left, alone=bytes_left == limits.writer_bytes)
+        if opened.rows and not count:
+            continue
+        opened.asks = False
+        rows, opened.rows = opened.rows[:count], opened.rows[count:]
+        lines_left = limits.writer_lines - len(logs)
+        lines, opened.logs = opened.logs[:lines_left], opened.logs[lines_left:]
+        rows_left -= len(rows)
+        bytes_left -= bytes_of(rows)
+        logs += lines
+        held = opened.taken
+        final = opened.final and not opened.rows and not opened.logs
+        parts.append(SliceRows(id=held.id, fence=held.fence, facts=held.facts, rows=tuple(rows), final=final))
+    return parts, logs
+
+
+def bytes_of(rows: Iterable[FinishedRow], logs: Iterable[RunLine] = ()) -> int:
+    """What they take in the writer's buffer, about."""
+    lines = sum(_line_bytes(line) for _, line in logs)
+    return sum(row.size_bytes for row in rows) + lines
+
+
+def _line_bytes(line: LogLine) -> int:
+    texts = sum(len(value) for value in line.fields.values() if isinstance(value, str))
+    return _LINE_BYTES + len(line.message) + texts

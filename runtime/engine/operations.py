@@ -95,7 +95,10 @@ class Operations:
         for handle in handles_in(result, self._limits):
             if self._reads is not None and handle.dataset_id is not None:
                 stretch = Stretch(dataset_id=handle.dataset_id, limit=self._limits.preview_rows)
-                rows = await self._reads.read_rows(stretch, name=handle.dataset)
+                try:
+                    rows = await self._reads.read_rows(stretch, name=handle.dataset)
+                except DatasetReadError:
+                    continue  # of a run that is gone: it is named without rows
                 found[handle.dataset_id] = preview([row.data for row in rows], self._limits)
         return found
 
@@ -181,7 +184,7 @@ class Operations:
 
     def _place(self, run: ClaimedRun, op: Op) -> CallPlace:
         durable = None if self._waits is None else BodyPlace(self._waits, self._runs, run, op.key)
-        return CallPlace(parts=("body", op.key), durable=durable)
+        return CallPlace(parts=("body", op.key), durable=durable, node=(str(op.args["id"]),))
 
     async def _rest(self, run: ClaimedRun, op: Op, wait: RowWait) -> Resting:
         due_ms = self._limits.later_max_ms if wait.due_ms is None else wait.due_ms

@@ -5,7 +5,10 @@ from typing import Any
 
 from runtime import errors
 from runtime.errors import OperationFailedError, PlaylaneError, RunFatalError, ToolCallError
+from runtime.known_secrets import known_secrets
+from runtime.model.error_text import named, said
 from runtime.model.json_value import check
+from runtime.policy.hints import with_hint
 
 MESSAGE_CHARS = 4_000
 
@@ -19,7 +22,7 @@ _BY_CODE = {
 def error_payload(error: BaseException) -> dict[str, Any]:
     """The typed failure of an operation as a JSON object."""
     known = error.to_payload() if isinstance(error, PlaylaneError) else {"code": "operation_failed"}
-    payload = {**known, "type": type(error).__name__, "message": _text(error)}
+    payload = known_secrets.redacted_value({**known, "type": type(error).__name__, "message": _text(error)})
     try:
         return check(payload)
     except errors.JsonValueError:
@@ -42,6 +45,8 @@ def error_of(payload: dict[str, Any]) -> PlaylaneError:
             retryable=bool(payload.get("retryable")),
             details=payload.get("details"),
         )
+    if kind is errors.RowFailedError:
+        return errors.RowFailedError.of_payload(payload)
     plain = kind.__init__ is PlaylaneError.__init__
     return kind(message) if plain else OperationFailedError(message, payload=payload)
 
@@ -69,8 +74,8 @@ def line_in(traceback: TracebackType | None, source_file: str) -> str | None:
 
 
 def _text(error: BaseException) -> str:
-    text = str(error) or type(error).__name__
+    text = with_hint(error, said(error) or type(error).__name__)
     if isinstance(error, BaseExceptionGroup):
-        text = f"{text}: " + "; ".join(f"{type(inner).__name__}: {inner}" for inner in error.exceptions)
+        text = f"{text}: " + "; ".join(named(inner) for inner in error.exceptions)
     clean = text.replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode()
     return clean if len(clean) <= MESSAGE_CHARS else clean[:MESSAGE_CHARS] + "…"

@@ -10,6 +10,9 @@ import structlog
 from runtime.context.dataset import DatasetSpec
 from runtime.context.play_context import PlayContext
 from runtime.engine.body import Body
+from runtime.engine.handle_reads import HandleReads
+from runtime.engine.play_versions import other_source
+from runtime.engine.secret_values import SecretValues, body_secrets
 from runtime.errors import (
     AttemptLostError,
     NonDeterministicPlayError,
@@ -18,8 +21,10 @@ from runtime.errors import (
     UnknownPlayError,
 )
 from runtime.model.dataset import DatasetFacts
+from runtime.model.operation import JournalEntry
 from runtime.play import Column, PlayDefinition, PlayRegistry, plays
 from runtime.policy.limits import Limits
+from runtime.policy.versions import VersionPolicy
 from runtime.ports import LoopBridge, RunStore
 
 log = structlog.get_logger()
@@ -48,9 +53,20 @@ class Recovery:
     """Recovers columns; keeps the latest bodies parked, one per run."""
 
     def __init__(
-        self, *, runs: RunStore, bridge: LoopBridge, limits: Limits, registry: PlayRegistry = plays
+        self,
+        *,
+        runs: RunStore,
+        bridge: LoopBridge,
+        limits: Limits,
+        registry: PlayRegistry = plays,
+        reads: HandleReads | None = None,
+        secrets: SecretValues | None = None,
+        version_policy: VersionPolicy = VersionPolicy.CONTINUE,
     ) -> None:
+        self._secrets = secrets
+        self._version_policy = version_policy
         self._runs = runs
+        self._reads = reads
         self._bridge = bridge
         self._limits = limits
         self._registry = registry
@@ -102,6 +118,11 @@ class Recovery:
                 body = parked.body = self._start(facts)
                 parked.seq = -1
             spec = self._reach(parked, body, facts)
+        except NonDeterministicPlayError as error:
+            self._discard(parked)
+            if self._is_other(facts):
+                raise PlayVersionUnavailableError(str(error)) from error
+            raise
         except BaseException:
             self._discard(parked)
             raise
@@ -118,7 +139,15 @@ class Recovery:
         run = self._bridge.call(self._runs.facts(facts.run_id), self._limits.body_call_s)
         if run is None:
             raise AttemptLostError(f"run {facts.run_id} has ended; its rows are not run any more")
-        body = Body(self._play(facts), run.input, make_ctx=PlayContext, limits=self._limits)
+        body = Body(
+            self._play(facts),
+            run.input,
+            make_ctx=PlayContext,
+            limits=self._limits,
+            registry=self._registry,
+            captures=bool(run.options.get("capture")),
+            secret_of=body_secrets(self._secrets, self._bridge, run.org_id, facts.play, self._limits),
+        )
         try:
             body.start()
         except BaseException:
@@ -128,9 +157,16 @@ class Recovery:
 
     def _play(self, facts: DatasetFacts) -> PlayDefinition:
         try:
-            return self._registry.find(facts.play)
+            play = self._registry.find(facts.play)
         except UnknownPlayError as error:
             raise PlayVersionUnavailableError(f"run {facts.run_id}: {error}") from error
+        if self._version_policy is VersionPolicy.REFUSE and self._is_other(facts):
+            raise PlayVersionUnavailableError(other_source(facts.run_id, facts.play))
+        return play
+
+    def _is_other(self, facts: DatasetFacts) -> bool:
+        """Whether the dataset was begun with another source of its play."""
+        return bool(facts.source_hash) and facts.source_hash != self._registry.find(facts.play).source_hash
 
     def _reach(self, parked: _Parked, body: Body, facts: DatasetFacts) -> DatasetSpec:
         """Replay on until the body asks for the dataset; nothing that it asks for is started."""
@@ -139,7 +175,7 @@ class Recovery:
                 self._runs.journal(facts.run_id, parked.seq), self._limits.body_call_s
             )
             for entry in entries:
-                body.deliver(entry)
+                body.deliver(self._whole(body, entry))
                 parked.seq = entry.seq
                 if facts.namespace in body.datasets:
                     break
@@ -153,6 +189,12 @@ class Recovery:
                 f'"{facts.key}", but its journal ends and the body has not asked for it; no row was run'
             )
         return spec
+
+    def _whole(self, body: Body, entry: JournalEntry) -> JournalEntry:
+        if self._reads is None:
+            return entry
+        asked = body.op(entry.op_key) if body.asks(entry.op_key) else None
+        return self._bridge.call(self._reads.whole(entry, asked), self._limits.body_call_s)
 
     def _discard(self, parked: _Parked) -> None:
         body, parked.body = parked.body, None

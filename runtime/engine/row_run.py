@@ -12,10 +12,13 @@ from runtime.engine.cell_run import PLAIN_RULES, Cell, CellRules, RowTurn, cell_
 from runtime.engine.provenance import RowTrace
 from runtime.engine.row_scope import RowScope
 from runtime.engine.row_text import ended_row
+from runtime.engine.stop_sign import StopSign
 from runtime.errors import (
     JsonValueError,
     OwnershipLostError,
     PlaylaneError,
+    RowStopsError,
+    RowWaitsError,
     RunFatalError,
     ServiceUnreachableError,
     WorkerDiedError,
@@ -23,12 +26,14 @@ from runtime.errors import (
 from runtime.known_secrets import known_secrets
 from runtime.model import json_value
 from runtime.model.cell import CellState, StoredCells, cell_meta
+from runtime.model.error_text import said
 from runtime.model.kept_value import Marks
 from runtime.model.row import FinishedRow, InputRow, LaterRow, RowState
 from runtime.model.row_wait import RowWait
 from runtime.play import Column
+from runtime.policy.hints import with_hint
 
-_NEVER_ISOLATED = (RunFatalError, OwnershipLostError, ServiceUnreachableError)
+_NEVER_ISOLATED = (RunFatalError, OwnershipLostError, ServiceUnreachableError, RowWaitsError, RowStopsError)
 
 
 async def run_row(
@@ -38,18 +43,20 @@ async def run_row(
     scope: RowScope,
     stored: StoredCells | None = None,
     rules: CellRules = PLAIN_RULES,
+    leaving: StopSign | None = None,
 ) -> FinishedRow:
     """Run the columns of one row. Errors of resolvers end in the row; fatal ones and lost ownership propagate.
 
     A row whose call must wait comes back waiting, one that may make no further call cancelled: nothing of it is kept
-    but its receipts. `stored` is what the sheet has of the row, where a column or a rerun needs it.
+    but its receipts. `stored` is what the sheet has of the row, where a column or a rerun needs it. `leaving` goes up
+    before the row's task is cancelled: any other cancellation is its resolver's own.
     """
     outside = current_scope.get()
     try:
-        return await _run_columns(row, columns, ctx, scope, stored, rules)
+        return await _run_columns(row, columns, ctx, scope, stored, rules, leaving)
     except BaseException as error:
         # A resolver may have wrapped, swallowed or cancelled it: what the scope knows counts.
-        if scope.fatal is not None or _is_from_outside(error):
+        if scope.fatal is not None or _is_from_outside(error, leaving):
             raise
         if scope.stopped:
             return cancelled_row(row)
@@ -69,6 +76,7 @@ async def _run_columns(
     scope: RowScope,
     stored: StoredCells | None,
     rules: CellRules,
+    leaving: StopSign | None,
 ) -> FinishedRow:
     current_scope.set(scope)
     shown: dict[str, Any] = {}
@@ -89,9 +97,13 @@ async def _run_columns(
                     await scope.end_tasks()
         except _NEVER_ISOLATED:
             raise
-        except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # noqa: BLE001
-            # Whatever an author's resolver raises stays in its row; SystemExit would end the process's loop.
+        except BaseException as error:
+            # Whatever an author's resolver raises stays in its row: SystemExit would end the process's loop, a
+            # cancellation of its own its slice, over and over.
+            if _is_from_outside(error, leaving):
+                raise
             scope.check()
+            _forget_cancellation()
             problem = error_payload(error, name)
             meta = cell_meta(
                 CellState.FAILED, error=problem, completed_at=rules.now_ms(), steps=scope.take_stages()
@@ -158,7 +170,9 @@ def error_payload(error: BaseException, column: str) -> dict[str, Any]:
     if isinstance(error, PlaylaneError):
         payload = error.to_payload()
     else:
-        payload = {"code": "resolver_error", "message": f"{type(error).__name__}: {error}"}
+        words = said(error) or _WORDLESS.get(type(error), "")
+        text = with_hint(error, f"{type(error).__name__}: {words}")
+        payload = {"code": "resolver_error", "message": text}
     payload["message"] = _storable(str(payload["message"]))[:2_000]
     known = {"code": payload["code"], "message": payload["message"]}
     with suppress(JsonValueError):  # what an error carries beside its message is not worth the row
@@ -170,11 +184,22 @@ def _storable(text: str) -> str:
     return text.replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
-def _is_from_outside(error: BaseException) -> bool:
-    """Whether the slice stops, not the row. A group of tasks leaves a count of cancellations behind (3.11)."""
+_WORDLESS: dict[type[BaseException], str] = {asyncio.CancelledError: "what it awaited was cancelled"}
+
+
+def _is_from_outside(error: BaseException, leaving: StopSign | None) -> bool:
+    """Whether the slice stops, not the row: then whatever a resolver makes of its cancellation is no result."""
+    if leaving is not None:
+        return leaving.is_up
     task = asyncio.current_task()
-    is_cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-    return is_cancelled or isinstance(error, KeyboardInterrupt | SystemExit)
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _forget_cancellation() -> None:
+    """Of this task by its own resolver: the next row may run in it."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
 
 
 def _waiting(row: InputRow, wait: RowWait) -> FinishedRow:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Any, NoReturn
 
 from runtime.context.asks import Ask
 from runtime.context.captured_output import Output
 from runtime.context.own_tasks import OwnTasks
 from runtime.context.scope import current_scope
+from runtime.engine.home_thread import refuse_other_thread
 from runtime.engine.hosts import Services
 from runtime.engine.inner_scopes import HERE, LogScope, Within, left_over
 from runtime.engine.local_steps import secret
@@ -58,6 +60,7 @@ class RowScope:
     _tasks: OwnTasks | None = None
     _open: list[tuple[str, str, Any]] = field(default_factory=list)
     _equals: dict[str, int] = field(default_factory=dict)
+    _home: int = field(default_factory=get_ident)
 
     async def perform(self, ask: Ask, within: Within = HERE) -> Any:
         inside = current_scope.get()
@@ -157,6 +160,7 @@ class RowScope:
 
     def begin(self) -> None:
         """Before any call, step or fetch: raise if the row may do nothing more."""
+        refuse_other_thread(self._home, f'column "{self.column}"')
         self.check()
         if self.stop.is_up:
             self.stopped = True
@@ -214,10 +218,13 @@ class RowScope:
     def _place(self, id: str, within: Within) -> CallPlace:
         parts = (*self.here(), *within.parts, id)
         asked = "/".join(map(str, (self.column, *within.parts, id)))
+        node = (id, self.column, self.namespace)
         durable = None
         if self.durable is not None:
             durable = RowPlace(self.durable, asked, allows_events=not within.parts)
-        return CallPlace(parts=parts, nth=lambda what: self._nth(f"{asked}:{what}"), durable=durable)
+        return CallPlace(
+            parts=parts, nth=lambda what: self._nth(f"{asked}:{what}"), durable=durable, node=node
+        )
 
     def _nth(self, what: str) -> int:
         n = self._equals.get(what, 0)
@@ -238,7 +245,7 @@ class RowScope:
     def log(self, text: str, fields: dict[str, Any], *, level: str = "info") -> None:
         if self._logs is None:
             self._logs = LogScope(self.log_scope(), self.add_line)
-        self._logs.log(text[: self.limits.log_chars], fields, level)
+        self._logs.log(text[: self.limits.log_chars], fields, level, self.limits)
 
     def take_producer(self) -> dict[str, Any] | None:
         """The last call of the cell just made."""

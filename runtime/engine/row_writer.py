@@ -1,12 +1,12 @@
 """The row writer: finished rows of all slices of a process, written in bulk, one flush at a time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 import structlog
 
-from runtime.engine.open_slice import OpenSlice, SliceEnd, end_of, within
+from runtime.engine.open_slice import OpenSlice, RunLine, SliceEnd, bytes_of, end_of, next_parts
 from runtime.engine.refused_writes import halves, without_values
 from runtime.engine.row_events import RowEvents
 from runtime.engine.stop_sign import StopSign
@@ -15,7 +15,14 @@ from runtime.model.call import Usage
 from runtime.model.row import FinishedRow
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.policy.limits import Limits
-from runtime.ports import EventSink, Fault, LogLine, RowWrite, RowWriteAnswer, SliceRows, SliceStore, no_events
+from runtime.ports import (
+    EventSink,
+    Fault,
+    RowWrite,
+    RowWriteAnswer,
+    SliceStore,
+    no_events,
+)
 
 log = structlog.get_logger()
 
@@ -67,15 +74,16 @@ class RowWriter:
         """Goes up as soon as a flush says that the dataset fails; one for all its slices here."""
         return self._signs.setdefault(dataset_id, StopSign())
 
-    async def add(self, slice_id: SliceId, row: FinishedRow) -> None:
-        """Hand over a finished row; waits while the buffer is full."""
-        size = row.size_bytes
+    async def add(self, slice_id: SliceId, row: FinishedRow, logs: Sequence[RunLine] = ()) -> None:
+        """Hand over a finished row and what it logged; waits while the buffer is full."""
+        size = bytes_of((row,), logs)
         while self._buffered_bytes and self._buffered_bytes + size > self._limits.writer_buffer_bytes:
             await self._wait_for_room()
         opened = self._open.get(slice_id)
         if opened is None:
             raise SliceLostError(f"slice {slice_id} is no longer held here")
         opened.rows.append(row)
+        opened.logs.extend(logs)
         if not self.buffered:
             self.buffered_since_s = asyncio.get_running_loop().time()
         self.buffered += 1
@@ -96,12 +104,11 @@ class RowWriter:
         finally:
             self.blocked -= 1
 
-    def finish(self, slice_id: SliceId, logs: list[tuple[str, LogLine]]) -> None:
+    def finish(self, slice_id: SliceId) -> None:
         """Nothing more comes for the slice: write the rest and settle it."""
         opened = self._open.get(slice_id)
         if opened is None:
             return
-        opened.logs.extend(logs)
         opened.final = True
         self._flush_soon(self._limits.writer_final_ms / 1000)
 
@@ -109,7 +116,7 @@ class RowWriter:
         """Forget a slice; its unwritten rows will be run again by its next holder."""
         opened = self._open.pop(slice_id, None)
         if opened is not None:
-            self._free(opened.rows)
+            self._free(opened.rows, opened.logs)
 
     # ---- flushing
 
@@ -156,25 +163,7 @@ class RowWriter:
         return any(opened.has_news for opened in self._open.values())
 
     def _next_write(self) -> RowWrite | None:
-        """Take at most `writer_rows` rows or `writer_bytes`; a slice is final only with its last row."""
-        parts: list[SliceRows] = []
-        logs: list[tuple[str, LogLine]] = []
-        rows_left, bytes_left = self._limits.writer_rows, self._limits.writer_bytes
-        for opened in list(self._open.values()):
-            if not opened.has_news or rows_left <= 0 or bytes_left <= 0:
-                continue
-            opened.asks = False
-            taken = within(opened.rows, rows_left, bytes_left)
-            rows, opened.rows = opened.rows[:taken], opened.rows[taken:]
-            rows_left -= len(rows)
-            bytes_left -= sum(row.size_bytes for row in rows)
-            final = opened.final and not opened.rows
-            if final:
-                logs.extend(opened.logs)
-            held = opened.taken
-            parts.append(
-                SliceRows(id=held.id, fence=held.fence, facts=held.facts, rows=tuple(rows), final=final)
-            )
+        parts, logs = next_parts(list(self._open.values()), self._limits)
         if not parts:
             return None
         return RowWrite(
@@ -186,12 +175,9 @@ class RowWriter:
         try:
             answer = await self._write(write)
         except ServiceUnreachableError as error:
-            self._give_back_usage(
-                write.usage
-            )  # receipts are kept: whoever runs the slices next pays nothing again
-            self._fail(
-                write, ServiceUnreachableError(f"rows can't be written: {error}; the slice is given back")
-            )
+            # Receipts are kept: whoever runs the slices next pays nothing again.
+            lost = f"rows can't be written: {error}; the slice is given back"
+            self._fail(write, ServiceUnreachableError(lost))
         except PlaylaneError as error:
             await self._put_apart(write, error)
         except Exception as error:
@@ -210,6 +196,7 @@ class RowWriter:
         failed = without_values(write, str(error))
         if failed is not None:
             log.error("row refused", action="writer.refused", error=str(error), rows=_told(write))
+            self._buffered_bytes += bytes_of(_rows_of(failed)) - bytes_of(_rows_of(write))
             await self._put(failed)
             return
         lost = f"rows can't be stored, and trying again won't help: {error}. The run ends here; its receipts are kept"
@@ -238,8 +225,8 @@ class RowWriter:
         self.written_s = self.buffered_since_s = asyncio.get_running_loop().time()
         for dataset_id in answer.failing:
             self.stop_sign(dataset_id).is_up = True
+        self._free(_rows_of(write), write.logs)
         for part in write.slices:
-            self._free(part.rows)
             opened = self._open.get(part.id)
             if opened is None or opened.taken.fence != part.fence:
                 continue
@@ -255,15 +242,16 @@ class RowWriter:
                 self._end(opened, end=end_of(part.id in answer.done, opened.waits))
 
     def _fail(self, write: RowWrite, error: Exception) -> None:
+        self._give_back_usage(write.usage)  # it may be other runs'
+        self._free(_rows_of(write), write.logs)
         for part in write.slices:
-            self._free(part.rows)
             opened = self._open.get(part.id)
             if opened is not None:
                 self._end(opened, error=error)
 
     def _end(self, opened: OpenSlice, *, end: str | None = None, error: Exception | None = None) -> None:
         self._open.pop(opened.taken.id, None)
-        self._free(opened.rows)
+        self._free(opened.rows, opened.logs)
         if opened.ended.done():
             return
         if error is not None:
@@ -271,15 +259,19 @@ class RowWriter:
         else:
             opened.ended.set_result(end or SliceEnd.OPEN)
 
-    def _free(self, rows: "list[FinishedRow] | tuple[FinishedRow, ...]") -> None:
-        self._buffered_bytes -= sum(row.size_bytes for row in rows)
+    def _free(self, rows: Sequence[FinishedRow], logs: Sequence[RunLine] = ()) -> None:
+        self._buffered_bytes -= bytes_of(rows, logs)
         self.buffered -= len(rows)
         if self._buffered_bytes < self._limits.writer_buffer_bytes:
             self._room.set()
 
 
+def _rows_of(write: RowWrite) -> list[FinishedRow]:
+    return [row for part in write.slices for row in part.rows]
+
+
 def _told(write: RowWrite) -> list[str]:
-    return [row.row_key for part in write.slices for row in part.rows]
+    return [row.row_key for row in _rows_of(write)]
 
 
 __all__ = ["RowWriter", "SliceEnd"]

@@ -1,6 +1,6 @@
 """What a body returned, as the JSON that its run keeps."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -18,7 +18,10 @@ Previews = Mapping[int, list[Any]]
 
 def result_json(value: Any, limits: Limits, previews: Previews | None = None) -> bytes:
     """Checked JSON text of a result; handles become objects. Raises JsonValueError with the path."""
-    plain = _plain(value, "$", limits.value_depth, previews or {})
+    try:
+        plain = _plain(value, "$", limits.value_depth, previews or {})
+    except RecursionError:
+        raise JsonValueError("$", "nested too deeply") from None
     text = json_value.dumps(json_value.check(plain, path="$", max_depth=limits.value_depth))
     if len(text) > limits.result_bytes:
         path, size = json_value.heaviest(plain, "$")
@@ -32,7 +35,7 @@ def result_json(value: Any, limits: Limits, previews: Previews | None = None) ->
 
 def handles_in(value: Any, limits: Limits) -> list[DatasetHandle]:
     """The datasets that a result names, as far as they are shown with rows."""
-    return list(islice(_handles(value, limits.value_depth), limits.previews))
+    return list(islice(_handles(value), limits.previews))
 
 
 def preview(texts: list[str], limits: Limits) -> list[Any]:
@@ -47,12 +50,18 @@ def preview(texts: list[str], limits: Limits) -> list[Any]:
     return shown
 
 
-def _handles(value: Any, depth: int) -> Any:
-    if isinstance(value, DatasetHandle):
-        yield value
-    elif depth > 0 and isinstance(value, (Mapping, list, tuple)) and not isinstance(value, KeptValue):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _handles(item, depth - 1)
+def _handles(value: Any) -> Iterator[DatasetHandle]:
+    """In their order. A value that holds itself is refused later, by who checks it."""
+    left, seen = [value], set[int]()
+    while left:
+        one = left.pop()
+        if isinstance(one, DatasetHandle):
+            yield one
+        elif (
+            isinstance(one, (Mapping, list, tuple)) and not isinstance(one, KeptValue) and id(one) not in seen
+        ):
+            seen.add(id(one))
+            left.extend(reversed(list(one.values() if isinstance(one, Mapping) else one)))
 
 
 def _plain(value: Any, path: str, depth: int, previews: Previews) -> Any:
@@ -64,8 +73,10 @@ def _plain(value: Any, path: str, depth: int, previews: Previews) -> Any:
         return {"kind": DATASET, **value.to_json(), "count": value.count, **shown}
     if isinstance(value, (KeptValue, CsvHandle)):
         return value.to_json()
-    if isinstance(value, Mapping):
-        return {name: _plain(item, f"{path}.{name}", depth - 1, previews) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{path}[{at}]", depth - 1, previews) for at, item in enumerate(value)]
-    return value
+    if not isinstance(value, (Mapping, list, tuple)):
+        return value
+    is_map = isinstance(value, Mapping)
+    made: dict[Any, Any] = {}
+    for name, item in value.items() if is_map else enumerate(value):  # one frame a level: 500 must fit
+        made[name] = _plain(item, f"{path}.{name}" if is_map else f"{path}[{name}]", depth - 1, previews)
+    return made if is_map else list(made.values())

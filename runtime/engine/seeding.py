@@ -11,6 +11,7 @@ from runtime.context.dataset_handle import DatasetHandle
 from runtime.engine.row_sources import RowSources
 from runtime.errors import DatasetInputError, InputChangedError, PlaylaneError
 from runtime.model.dataset import DatasetState, NewDataset, OpenDataset, SeedPage, SeedRow
+from runtime.model.error_text import named
 from runtime.model.events import DatasetChanged, MapStarted
 from runtime.model.run import ClaimedRun
 from runtime.policy.limits import Limits
@@ -192,7 +193,7 @@ class PageCutter:
         except Exception as error:  # the author's own iterable
             raise DatasetInputError(
                 f'dataset "{self._spec.key}": reading row {self._position + 1} of its input failed: '
-                f"{type(error).__name__}: {error}"
+                f"{named(error)}"
             ) from error
 
     def _changed(self, what: str) -> InputChangedError:

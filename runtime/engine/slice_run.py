@@ -1,10 +1,7 @@
 """One slice: run its rows concurrently, hand them to the row writer, end when they are written."""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -12,46 +9,26 @@ from structlog.contextvars import bind_contextvars
 from runtime import tracing
 from runtime.context.dataset_handle import current_reader
 from runtime.engine.byte_room import ByteRoom
-from runtime.engine.cell_run import CellRules
 from runtime.engine.handle_reads import HandleReads
 from runtime.engine.hosts import Services
-from runtime.engine.provenance import RowTrace
+from runtime.engine.open_slice import RunLine
 from runtime.engine.row_drivers import RowDrivers
-from runtime.engine.row_run import cancelled_row, died_row, run_row, too_large_row
-from runtime.engine.row_scope import RowScope
-from runtime.engine.row_waits import RowWaiting, SliceBoundaries
+from runtime.engine.row_run import too_large_row
+from runtime.engine.row_waits import SliceBoundaries
 from runtime.engine.row_writer import RowWriter, SliceEnd
+from runtime.engine.slice_turn import RowProgram, SliceTurn
 from runtime.engine.stall_watch import StallWatch
 from runtime.engine.stop_sign import StopSign
-from runtime.engine.stored_cells import cell_rules, stored_rows
-from runtime.engine.tool_calls import CallContext, ToolCalls
+from runtime.engine.stored_cells import stored_rows
+from runtime.engine.tool_calls import ToolCalls
 from runtime.errors import OwnershipLostError, SliceLostError
-from runtime.model.cell import StoredCells
-from runtime.model.lineage import Lineage
-from runtime.model.row import FinishedRow, InputRow, LaterRow
+from runtime.model.row import InputRow, LaterRow
 from runtime.model.slice import SliceId, TakenSlice
-from runtime.play import Column
-from runtime.policy.budgeting import accounts_of
-from runtime.policy.freshness import Refresh
 from runtime.policy.helpings import helpings
 from runtime.policy.limits import Limits
-from runtime.policy.lineage import lineage_of
-from runtime.ports import Fault, LogLine, SliceStore, WaitStore
+from runtime.ports import Fault, SliceStore, WaitStore
 
 log = structlog.get_logger()
-
-
-def wall_ms() -> int:
-    """Now, by this machine's clock: for what is shown, never for what is decided."""
-    return time.time_ns() // 1_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowProgram:
-    """A dataset's columns as recovered from its play's body, and the ctx that they hold."""
-
-    columns: tuple[Column, ...]
-    ctx: Any
 
 
 class SliceRunner:
@@ -97,6 +74,9 @@ class SliceRunner:
 
     async def run(self, taken: TakenSlice, program: RowProgram) -> str:
         """Run all rows of a taken slice; returns a SliceEnd. On any error, or if left open, it is given back."""
+        if self._stopping:  # told so since the slice was taken
+            await self.give_back(taken)
+            return SliceEnd.OPEN
         task = asyncio.get_running_loop().create_task(self._run_told(taken, program))
         self._running[taken.id] = task
         try:
@@ -154,23 +134,15 @@ class SliceRunner:
     async def _run_rows(self, taken: TakenSlice, program: RowProgram) -> str:
         written = self._writer.open(taken)
         current_reader.set(self._reads)
-        turn = _Turn(
+        turn = SliceTurn(
             taken=taken,
             program=program,
-            stored={},
-            rules=cell_rules(taken),
+            calls=self._calls,
+            services=self._services,
+            limits=self._limits,
             stop=self._writer.stop_sign(taken.id.dataset_id),
             stalls=self._stall_watch(),
-            lineage=lineage_of(taken.facts.run_id, taken.facts.play, taken.facts.options),
-            captures=bool(taken.facts.options.get("capture")),
             boundaries=None if self._waits is None else SliceBoundaries(self._waits, taken),
-            context=CallContext(
-                org_id=taken.facts.org_id,
-                run_id=taken.facts.run_id,
-                integration_mode=taken.facts.options.get("integration_mode"),
-                refresh=Refresh.of(taken.facts.options, taken.facts.epoch_ms),
-                budget=accounts_of(taken.facts.options),
-            ),
         )
         first_bytes = sum(row.size_bytes for row in taken.rows)
         await self._run_helping(turn, written, first_bytes, lambda: _there(taken.rows))
@@ -179,7 +151,7 @@ class SliceRunner:
                 break
             await self._run_later(turn, written, later)
         if not written.done():
-            self._writer.finish(taken.id, turn.logs)
+            self._writer.finish(taken.id)
         return await written
 
     def _stall_watch(self) -> StallWatch:
@@ -188,7 +160,7 @@ class SliceRunner:
         return self._stalls
 
     async def _run_later(
-        self, turn: "_Turn", written: "asyncio.Future[str]", later: Sequence[LaterRow]
+        self, turn: SliceTurn, written: "asyncio.Future[str]", later: Sequence[LaterRow]
     ) -> None:
         """Rows whose input is read now, as there is room; one that never fits fails."""
         fitting = [row for row in later if row.size_bytes <= self._room.limit]
@@ -202,7 +174,7 @@ class SliceRunner:
 
     async def _run_helping(
         self,
-        turn: "_Turn",
+        turn: SliceTurn,
         written: "asyncio.Future[str]",
         size: int,
         read: Callable[[], Awaitable[Sequence[InputRow]]],
@@ -211,79 +183,25 @@ class SliceRunner:
         async with self._room.held(size):
             rows = await read()
             turn.stored = await stored_rows(self._store, turn.taken.facts, rows, turn.program.columns)
+            leaving = StopSign()
             drivers = RowDrivers(
-                rows, lambda row: self._run_row(turn, row), turn_s=self._limits.row_turn_ms / 1000
+                rows, lambda row: self._run_row(turn, row, leaving), turn_s=self._limits.row_turn_ms / 1000
             )
             try:
                 await asyncio.wait({drivers.done, written}, return_when=asyncio.FIRST_COMPLETED)
                 if not written.done():
                     drivers.done.result()
             finally:
+                leaving.is_up = True
                 await drivers.cancel()
 
-    async def _run_row(self, turn: "_Turn", row: InputRow) -> None:
-        await self._writer.add(turn.taken.id, await self._finished(turn, row))
-
-    async def _finished(self, turn: "_Turn", row: InputRow) -> FinishedRow:
-        limits = self._limits
-        bind_contextvars(row=row.row_key)
-        if turn.stop.is_up:
-            return cancelled_row(row)
-        if row.crashes >= limits.suspect_crashes + limits.suspect_deaths:
-            log.error(
-                "row failed: it ends its workers",
-                action="row.died",
-                row=row.row_key,
-                slice=str(turn.taken.id),
-            )
-            return died_row(row)
-        scope = RowScope(
-            calls=self._calls,
-            context=turn.context,
-            dataset=turn.taken.facts.key,
-            play=turn.taken.facts.play,
-            position=row.position,
-            limits=limits,
-            logs=turn.logs,
-            row_key=row.row_key,
-            namespace=turn.taken.facts.namespace,
-            services=self._services,
-            lineage=turn.lineage,
-            trace=RowTrace(run_id=turn.context.run_id, limits=limits, wall_ms=wall_ms)
-            if turn.captures
-            else None,
-            stop=turn.stop,
-        )
-        if turn.boundaries is not None:
-            scope.durable = RowWaiting(scope, turn.boundaries)
-        before = turn.stored.get(row.row_key)
-        turn.stalls.begin(scope)
-        try:
-            ended = await run_row(row, turn.program.columns, turn.program.ctx, scope, before, turn.rules)
-        finally:
-            turn.stalls.end(scope)
-        return ended if scope.durable is None else scope.durable.finished(ended)
+    async def _run_row(self, turn: SliceTurn, row: InputRow, leaving: StopSign) -> None:
+        logs: list[RunLine] = []
+        await self._writer.add(turn.taken.id, await turn.finished(row, leaving, logs), logs)
 
 
 async def _there(rows: Sequence[InputRow]) -> Sequence[InputRow]:
     return rows
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class _Turn:
-    """What the rows of a taken slice share."""
-
-    taken: TakenSlice
-    program: RowProgram
-    stored: Mapping[str, StoredCells]
-    rules: CellRules
-    stop: StopSign
-    stalls: StallWatch
-    context: CallContext
-    lineage: Lineage
-    captures: bool
-    boundaries: SliceBoundaries | None = None
-    logs: list[tuple[str, LogLine]] = field(default_factory=list)
 
 
 __all__ = ["RowProgram", "SliceEnd", "SliceLostError", "SliceRunner"]

@@ -29,10 +29,12 @@ def answer_of(receipt: Receipt, *, cached: bool, key: str | None = None) -> Answ
 def serves(answer: Answer, call: Call) -> bool:
     """Whether an answer that arrived for a key is one for this call.
 
-    What was made just now serves everybody; another run's failure only if it is final.
+    What was made just now serves everybody; another run's failure only if it is final, its lack of budget never.
     """
     if answer.run_id in (None, call.run_id):
         return True
+    if answer.state is AnswerState.OVER_BUDGET:
+        return False
     if answer.state in (AnswerState.FAILED, AnswerState.UNKNOWN) and not answer.terminal:
         return False
     if not answer.cached:

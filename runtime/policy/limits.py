@@ -32,6 +32,9 @@ class Limits:
     slices_per_row_process: int = 32
     page_bytes: int = 64 * MIB
     slice_run_s: float = 24 * 3600.0
+    slice_read_bytes: int = 1 * MIB  # input that comes with a claimed slice
+    helping_bytes: int = 8 * MIB  # input of a slice's further rows read at once
+    active_rows_bytes: int = 64 * MIB  # input of all rows that run in a process
     row_turn_ms: float = 10.0  # rows that never suspend give way to the loop after so long
     task_call_s: float = 300.0  # what a Celery task waits for one decision of its loop
 
@@ -39,6 +42,9 @@ class Limits:
     suspect_deaths: int = 2  # and that die of it alone before it fails
     suspects_in_line: int = 10_000
     run_crashes: int = 5
+    version_wait_s: float = 600.0  # without progress for want of a play's version, then the run fails
+    version_retry_max_s: float = 30.0
+    version_forget_s: float = 120.0
     wake_rows: int = 1_000
     hold_ms: float = 30_000.0
     later_max_ms: float = 24 * 3_600_000.0
@@ -72,7 +78,6 @@ class Limits:
     event_batch: int = 10_000
     event_payload_bytes: int = 256 * KIB
     awaited_shown: int = 100
-    wake_rounds: int = 100
     poll_interval_ms: float = 2_000.0  # of an asynchronous tool that names none
     poll_interval_max_ms: float = 300_000.0
     poll_slower: float = 1.5
@@ -81,6 +86,7 @@ class Limits:
     # calls and posts
     post_calls: int = 200
     post_bytes: int = 1 * MIB
+    run_calls_posted: int = 2_000  # of a run on one lane at once, by one process
     receipt_chunk: int = 1_000
     read_bytes: int = 32 * MIB
     call_gather_ms: float = 1.0
@@ -138,6 +144,11 @@ class Limits:
     pacing_line_keep_s: float = 120.0
     pacing_asks: int = 256
     lane_counts_s: float = 1.0
+    fixture_pacing: bool = False  # whether fixture calls keep to the rules that live ones do
+    fixture_delay_ms: tuple[float, float] = (0.0, 0.0)  # shortest and longest answer of a fixture
+    lane_high_water: int = 4_000
+    lane_low_water: int = 2_000
+    lane_look_s: float = 0.05
     lease_asks: int = 256
     scalar_groups_per_lane: int = 64
     groups_per_lane_max: int = 256
@@ -145,7 +156,9 @@ class Limits:
 
     # budgets
     budget_wait_s: float = 7 * 24 * 3600.0  # of a call for room in its run's budget
+    budget_forget_s: float = 300.0  # a refused call's row may be on its way to wait
     budget_poll_ms: float = 5_000.0  # of a live body that waits for budget
+    quota_wait_ms: float = 900_000.0  # a scope stays closed where a used up quota doesn't say until when
     budget_asks: int = 1_000  # calls judged in one statement
     unfreed_charges: int = 100_000
     child_depth: int = 8
@@ -153,6 +166,11 @@ class Limits:
     # commit
     commit_retry_ms: float = 60_000.0
     commit_gather: int = 1_000
+
+    # migrations
+    migrate_lock_s: float = 2.0  # how long a migration may stand in the way of other statements
+    migrate_attempts: int = 60
+    migrate_pause_s: float = 1.0
 
     # execution API
     connect_timeout_ms: float = 10_000.0
@@ -217,9 +235,11 @@ class Limits:
 
     # reading datasets
     handle_page_rows: int = 1_000
+    query_page_rows: int = 1_000
     handle_page_bytes: int = 8 * MIB
     materialize_rows: int = 10_000
     preview_rows: int = 25
+    previews: int = 20
     preview_bytes: int = 64 * KIB
     read_inline_bytes: int = 64 * KIB
     sheet_columns: int = 1_500
@@ -227,9 +247,11 @@ class Limits:
     # row writer
     writer_rows: int = 2_000
     writer_bytes: int = 8 * MIB
+    writer_lines: int = 10_000  # of the rows' logs in one write
     writer_buffer_bytes: int = 16 * MIB
     writer_flush_ms: float = 100.0
     writer_final_ms: float = 5.0
+    writer_look_s: float = 5.0  # a slice that writes nothing asks so often whether it should go on
     writer_retry_ms: float = 60_000.0
     failures_kept: int = 25
 
@@ -238,6 +260,7 @@ class Limits:
     database_timeout_s: float = 30.0
     database_attempts: int = 4
     database_retry_s: float = 0.1
+    stall_log_s: float = 60.0
     claims_in_doubt: int = 1_000
     sweep_batch: int = 100
     session_keep_s: float = 24 * 3600.0
@@ -281,6 +304,26 @@ class Limits:
     doctor_memory_share: float = 0.8
     purge_runs: int = 20
     purge_rows: int = 20_000
+
+    # events and samples of runs
+    events_flush_ms: float = 200.0
+    events_last_ms: float = 500.0  # after a run's end what still comes of it is told, then the end
+    events_write: int = 1_000  # told at once
+    events_buffered: int = 10_000
+    events_kept: int = 2_000  # of a run, about
+    events_keep_s: float = 24 * 3600.0
+    event_bytes: int = 256 * KIB
+    event_row_sample: int = 100  # every so many rows, or
+    event_row_ms: float = 200.0
+    event_logs: int = 50  # lines of a write
+    event_read: int = 500
+    event_block_s: float = 1.0
+    sample_s: float = 1.0  # between samples of a run, and
+    samples_of_age: int = 400  # at most one in this part of its age
+    sampled_runs: int = 1_000
+    lane_samples_keep_s: float = 7 * 24 * 3600.0
+    report_samples: int = 100_000
+    status_rate_s: float = 30.0  # over which a status says rates
 
     # client and command line
     client_connect_s: float = 5.0

@@ -13,6 +13,7 @@ class Sample:
 
     at_s: float
     status: RunStatus
+    closed: tuple[str, ...] = ()  # lanes that their provider closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,9 @@ def progress_lines(samples: Sequence[Sample]) -> tuple[str, ...]:
     """The run in plain lines, for a log or a pipe."""
     status = samples[-1].status
     usage = usage_line(status.usage)
-    head = f"{status.run_id} {status.state.value}" + (f", {usage}" if usage else "")
+    head = ", ".join(
+        (f"{status.run_id} {status.state.value}", *((usage,) if usage else ()), *samples[-1].closed)
+    )
     return (head, *(f"  {one.key}: {one.detail}" for one in datasets_progress(samples)))
 
 

@@ -15,12 +15,15 @@ class Vitals:
     redis_s: float = inf  # its heartbeat key was written
     reading_s: float = inf  # its consumer read the broker
     draining: bool = False
+    disconnected: bool = False  # its consumer lost the broker and has not read it since
 
 
 def not_ready(vitals: Vitals, limits: Limits) -> list[str]:
     """Why the worker takes no work just now, in plain words; empty = it does."""
     late_s = limits.heartbeat_s + limits.ready_late_s
     reasons = ["it is being stopped and takes nothing new"] if vitals.draining else []
+    if vitals.disconnected:
+        reasons.append("it lost its connection to the broker")
     for seconds, most_s, what in (
         (vitals.loop_s, limits.ready_late_s, "its loop hasn't turned"),
         (vitals.session_s, late_s, "its session in Postgres was not renewed"),

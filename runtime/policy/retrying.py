@@ -147,6 +147,9 @@ RULES: dict[FailureClass, Rule] = {
         happened="402 of the platform, or one that can't be read", then=HaltRun()
     ),
     FailureClass.PROVIDER_UNAVAILABLE: Rule(happened="402 of the provider's own account", then=REPAIRABLE),
+    FailureClass.PROVIDER_EXHAUSTED: Rule(
+        happened="the provider's quota is used up (error code `provider_exhausted`)", then=REPAIRABLE
+    ),
     FailureClass.AUTH: Rule(happened="401, 403", then=REPAIRABLE),
     FailureClass.AUTH_SCOPE_CHANGED: Rule(happened="error code `auth_scope_changed`", then=Rekey()),
     FailureClass.BAD_REQUEST: Rule(happened="400, 413, 422", then=Bisect()),
@@ -183,10 +186,11 @@ def decide(
     limits: Limits,
     transient_http_retry_safe: bool = False,
     replay_safe: bool = False,
+    retries_left: bool = True,
 ) -> Action:
     """The action after the `attempt`-th failure of this counter (first = 1), `elapsed_ms` after its first.
 
-    `replay_safe`: a verified fence or fixture mode makes a repeated send harmless.
+    `replay_safe`: a verified fence or fixture mode makes a repeated send harmless. `retries_left`: in the run's budget.
     """
     rule = RULES[failure.failure_class]
     is_repeated = {
@@ -195,7 +199,7 @@ def decide(
         Repeat.TOOL_ALLOWS: transient_http_retry_safe,
         Repeat.REPLAY_SAFE: replay_safe,
     }[rule.repeat]
-    if is_repeated:
+    if is_repeated and retries_left:
         retry = Retry(
             after_ms=_wait_ms(failure, attempt, limits),
             same_invocation=rule.counter is Counter.IN_PROGRESS,

@@ -11,6 +11,7 @@ import orjson
 from runtime.errors import DatasetInputError, JsonValueError
 from runtime.model import json_value
 from runtime.model.canonical_json import canonical, digest
+from runtime.model.error_text import named
 from runtime.model.kept_value import plain
 
 RESERVED_PREFIXES = ("__deepline", "__playlane")
@@ -60,7 +61,9 @@ def take_row(
     cleaned = check_row(row, number=number, dataset=dataset, key=key, outputs=outputs)
     text = json_value.dumps(cleaned)
     if len(text) > max_bytes:
-        raise _refusal(dataset, number, f"is {len(text):,} bytes long; at most {max_bytes:,} are taken")
+        path, part = json_value.heaviest(cleaned, "$")
+        what = f"is {len(text):,} bytes long, {part:,} of them at {path}; at most {max_bytes:,} are taken"
+        raise _refusal(dataset, number, what)
     row_key = key_of(cleaned, key=key, outputs=outputs, source=_source(row))
     return TakenRow(row_key=row_key, input=text, columns=tuple(cleaned))
 
@@ -140,7 +143,7 @@ def _called(function: KeyFunction, row: dict[str, Any]) -> Any:
     try:
         return function(row)
     except Exception as error:
-        raise ValueError(f"has no key: its key function raised {type(error).__name__}: {error}") from error
+        raise ValueError(f"has no key: its key function raised {named(error)}") from error
 
 
 def _part(value: Any, what: str) -> str:

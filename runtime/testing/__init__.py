@@ -3,10 +3,14 @@
 from collections.abc import Callable
 
 from runtime.policy.limits import DEFAULT_LIMITS, Limits
+from runtime.testing.budgets import MemoryBudgets
+from runtime.testing.reading import MemoryReads
 from runtime.testing.rows import MemoryDatasets, MemoryReceipts, MemorySlices
 from runtime.testing.runs import MemoryRuns, MemorySessions
+from runtime.testing.schedules import MemorySchedules
 from runtime.testing.settling import MemorySettling
 from runtime.testing.state import MemoryState
+from runtime.testing.waits import MemoryWaits
 
 __all__ = ["MemoryState", "MemoryStores"]
 
@@ -21,4 +25,8 @@ class MemoryStores:
         self.datasets = MemoryDatasets(self.state)
         self.settling = MemorySettling(self.state)
         self.slices = MemorySlices(self.state)
-        self.receipts = MemoryReceipts(self.state)
+        self.reads = MemoryReads(self.state)
+        self.budgets = MemoryBudgets(self.state)
+        self.receipts = MemoryReceipts(self.state, self.budgets)
+        self.waits = MemoryWaits(self.state)
+        self.schedules = MemorySchedules(self.state)

@@ -164,7 +164,7 @@ class ModelPacer:
         if isinstance(known, _Granted):
             return self._verdict(known.items, 0)
         if known is None:
-            items = max(1, ask.least)
+            items = max(1, ask.least or ask.most)
             known = _Waiting(self._place(max(self.now_us, self.closed), items), items)
         due = max(known.due, self.closed) if self.closed > self.now_us else known.due
         if due > self.now_us + EARLY_US or self.closed > self.now_us:

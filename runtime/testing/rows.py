@@ -5,13 +5,24 @@ from dataclasses import replace
 
 from runtime.errors import AttemptLostError, PlayVersionUnavailableError
 from runtime.model import json_value
+from runtime.model.budget import Charge
 from runtime.model.call import Usage
-from runtime.model.dataset import OPEN_DATASETS, DatasetFacts, DatasetState, NewDataset, OpenDataset, SeedPage
+from runtime.model.cell import StoredCells
+from runtime.model.dataset import (
+    FAIL_FAST,
+    DatasetFacts,
+    DatasetState,
+    NewDataset,
+    OpenDataset,
+    SeedPage,
+)
 from runtime.model.receipt import Receipt, ReceiptState, replaces
-from runtime.model.row import ENDED_ROWS, OPEN_ROWS, InputRow, RowState
+from runtime.model.row import ENDED_ROWS, OPEN_ROWS, InputRow, LaterRow, RowState
 from runtime.model.row_wait import RowWait
 from runtime.model.slice import SUSPECTS_FROM, SliceId, SliceState, TakenSlice
 from runtime.ports import RowWrite, RowWriteAnswer, SliceRows
+from runtime.testing.admitting import admit
+from runtime.testing.budgets import MemoryBudgets
 from runtime.testing.state import (
     MemoryBoundary,
     MemoryDataset,
@@ -20,6 +31,7 @@ from runtime.testing.state import (
     MemorySlice,
     MemoryState,
 )
+from runtime.testing.waits import arm_row
 
 
 class MemoryDatasets:
@@ -59,21 +71,15 @@ class MemoryDatasets:
     async def seed_page(self, page: SeedPage) -> int:
         self._state.held(page.run_id, page.attempt)
         dataset = self._state.datasets[page.dataset_id]
-        if page.page in dataset.pages and dataset.state in OPEN_DATASETS:
+        if page.page in dataset.pages and dataset.state in (DatasetState.SEEDING, DatasetState.RUNNING):
             return len(page.rows) - sum(1 for _ in dataset.rows_of(dataset.pages[page.page]))
         if dataset.state is not DatasetState.SEEDING or page.page != len(dataset.pages):
             raise AttemptLostError(f"dataset {page.dataset_id} isn't seeding page {page.page}: stop quietly")
         dataset.pages[page.page] = MemoryPage(first=page.first_position, end=page.end_position)
         dataset.next_position, dataset.input_digest = page.end_position, page.input_digest
-        fresh = 0
-        for row in page.rows:
-            if row.row_key not in dataset.keys:
-                fresh += 1
-                dataset.keys.add(row.row_key)
-                value = json_value.loads(row.input)
-                dataset.rows[row.position] = MemoryRow(page=page.page, row_key=row.row_key, input=value)
-        dataset.duplicates += len(page.rows) - fresh
-        return len(page.rows) - fresh
+        before = len(dataset.rows)
+        admit(self._state, dataset, page.page, page.rows, page.end_position - page.first_position)
+        return len(page.rows) - (len(dataset.rows) - before)
 
     async def finish_seeding(self, dataset_id: int, attempt: int) -> None:
         dataset = self._state.datasets[dataset_id]
@@ -94,7 +100,7 @@ class MemorySlices:
     async def take(self, run_id: str, slice_id: SliceId, session_id: str) -> TakenSlice | None:
         dataset = self._state.datasets.get(slice_id.dataset_id)
         one = None if dataset is None else dataset.slices.get((slice_id.page, slice_id.slice))
-        if dataset is None or one is None or dataset.new.run_id != run_id or self._state.is_over(dataset):
+        if dataset is None or one is None or dataset.new.run_id != run_id or self._state.is_winding(dataset):
             return None
         if one.state is not SliceState.OPEN or self._state.is_live(one.session_id):
             return None
@@ -107,14 +113,35 @@ class MemorySlices:
         one.order += 1
         if not slice_id.is_suspect and self._is_suspicious(dataset, one):
             self._split(dataset, slice_id.page, one)
-        rows = tuple(
-            InputRow(position=at, row_key=row.row_key, input=row.input, crashes=row.crashes)
-            for at, row in dataset.rows_of(one)
-            if row.state in OPEN_ROWS
-        )
+        rows: list[InputRow] = []
+        later: list[LaterRow] = []
+        size = 0
+        for at, row in dataset.rows_of(one):
+            if row.state not in OPEN_ROWS:
+                continue
+            bytes_ = len(json_value.dumps(row.input))
+            size += bytes_
+            if size > self._state.limits.slice_read_bytes:
+                later.append(LaterRow(position=at, row_key=row.row_key, size_bytes=bytes_))
+            else:
+                rows.append(_input_row(at, row, bytes_))
         return TakenSlice(
-            id=slice_id, fence=one.fence, facts=self._state.facts(slice_id.dataset_id), rows=rows
+            id=slice_id,
+            fence=one.fence,
+            facts=self._state.facts(slice_id.dataset_id),
+            rows=tuple(rows),
+            later=tuple(later),
+            taken_ms=int(self._state.clock() * 1000),
         )
+
+    async def read_rows(self, taken: TakenSlice, positions: Sequence[int]) -> tuple[InputRow, ...]:
+        rows = self._state.datasets[taken.id.dataset_id].rows
+        return tuple(_input_row(at, rows[at]) for at in positions if rows[at].state in OPEN_ROWS)
+
+    async def stored_rows(self, facts: DatasetFacts, row_keys: Sequence[str]) -> dict[str, StoredCells]:
+        sheet = self._state.sheets.get((facts.org_id, facts.play, facts.namespace), {})
+        found = {key: sheet[key] for key in row_keys if key in sheet and sheet[key]["state"] != "pending"}
+        return {key: StoredCells(data=one["data"], cell_meta=one["cell_meta"]) for key, one in found.items()}
 
     async def flush(self, write: RowWrite) -> RowWriteAnswer:
         done: set[SliceId] = set()
@@ -140,13 +167,22 @@ class MemorySlices:
         self._state.usage.extend(write.usage)
         for run_id, line in write.logs:
             self._state.logs.setdefault((run_id, line.scope, line.n), line)
-        return RowWriteAnswer(done=frozenset(done), lost=frozenset(lost), ended=frozenset(ended))
+        failing = {
+            part.id.dataset_id
+            for part in write.slices
+            if self._state.datasets[part.id.dataset_id].state is DatasetState.FAILING
+        }
+        return RowWriteAnswer(
+            done=frozenset(done), lost=frozenset(lost), ended=frozenset(ended), failing=frozenset(failing)
+        )
 
-    async def release(self, held: Sequence[tuple[SliceId, int]]) -> None:
+    async def release(self, held: Sequence[tuple[SliceId, int]], after_s: float = 0.0) -> None:
         for slice_id, fence in held:
             one = self._state.datasets[slice_id.dataset_id].slices[slice_id.page, slice_id.slice]
             if one.fence == fence and one.state is SliceState.OPEN:
                 one.session_id = None
+                if after_s:
+                    one.sent_s, one.order = self._state.clock() + after_s, one.sent_order
 
     def _count_crashes(self, dataset: MemoryDataset, one: MemorySlice) -> None:
         for _, row in dataset.rows_of(one):
@@ -175,6 +211,11 @@ class MemorySlices:
             row.error = None if finished.error is None else json_value.loads(finished.error)
             if finished.wait is not None:
                 self._let_wait(row, finished.wait)
+                arm_row(self._state, dataset, row)
+            elif finished.waited:
+                row.end_waits()
+            if finished.state is RowState.FAILED and facts.on_row_error == FAIL_FAST:
+                dataset.fail()
             if finished.state in (RowState.CANCELLED, RowState.WAITING):
                 continue
             known = sheet.get(finished.row_key)
@@ -185,6 +226,7 @@ class MemorySlices:
                     "cell_meta": json_value.loads(finished.cell_meta),
                     "write_version": facts.write_version,
                     "run_id": facts.run_id,
+                    "state": finished.state.value,
                 }
 
     def _let_wait(self, row: MemoryRow, wait: RowWait) -> None:
@@ -196,24 +238,38 @@ class MemorySlices:
             for _, row in dataset.rows_of(one):
                 if row.state not in ENDED_ROWS:
                     row.state, row.wait, row.due_s = RowState.CANCELLED, None, None
+                    row.end_waits()
         if not dataset.has_open_row(one):
             one.state, one.session_id = SliceState.DONE, None
 
 
+def _input_row(at: int, row: MemoryRow, size_bytes: int = 0) -> InputRow:
+    return InputRow(
+        position=at, row_key=row.row_key, input=row.input, crashes=row.crashes, size_bytes=size_bytes
+    )
+
+
 class MemoryReceipts:
-    def __init__(self, state: MemoryState) -> None:
+    def __init__(self, state: MemoryState, budgets: MemoryBudgets | None = None) -> None:
         self._state = state
+        self._budgets = budgets
 
     async def read(self, keys: Sequence[str]) -> dict[str, Receipt]:
         return {key: self._state.receipts[key] for key in keys if key in self._state.receipts}
 
     async def commit(
-        self, session_id: str, receipts: Sequence[Receipt], usage: Sequence[Usage]
+        self,
+        session_id: str,
+        receipts: Sequence[Receipt],
+        usage: Sequence[Usage],
+        charges: Sequence[Charge] = (),
     ) -> dict[str, Receipt]:
         for new in receipts:
             if replaces(new, self._state.receipts.get(new.key)):
                 self._state.receipts[new.key] = replace(new, produced_ms=int(self._state.clock() * 1000))
         self._state.usage.extend(usage)
+        if self._budgets is not None:
+            self._budgets.settle(charges)
         return {one.key: self._state.receipts[one.key] for one in receipts}
 
     async def unmark(self, session_id: str, receipts: Sequence[Receipt]) -> None:

@@ -9,7 +9,7 @@ from runtime.model import json_value
 from runtime.model.boundary import BoundaryState
 from runtime.model.operation import JournalEntry
 from runtime.model.row import ENDED_ROWS
-from runtime.model.run import ENDED_RUNS, ClaimedRun, NewRun, RunFacts, RunPoll, RunState
+from runtime.model.run import ENDED_RUNS, ClaimedRun, NewRun, OverdueRun, RunFacts, RunPoll, RunState
 from runtime.ports import LogLine
 from runtime.testing.state import MemoryBoundary, MemoryRun, MemorySession, MemoryState, is_resumable
 
@@ -109,10 +109,12 @@ class MemoryRuns:
         boundaries = self._state.boundaries.setdefault(run_id, {})
         boundaries.setdefault(op_key, MemoryBoundary(kind="timer", due_s=due_s))
 
-    async def rest(self, run_id: str, attempt: int, op_key: str, delay_s: float) -> None:
+    async def rest(
+        self, run_id: str, attempt: int, op_key: str, delay_s: float, *, kind: str = "lane"
+    ) -> None:
         self._state.held(run_id, attempt)
         due_s = self._state.clock() + delay_s
-        self._state.boundaries.setdefault(run_id, {})[op_key] = MemoryBoundary(kind="lane", due_s=due_s)
+        self._state.boundaries.setdefault(run_id, {})[op_key] = MemoryBoundary(kind=kind, due_s=due_s)
 
     async def cancel_boundary(self, run_id: str, attempt: int, op_key: str) -> None:
         self._state.held(run_id, attempt)
@@ -125,7 +127,7 @@ class MemoryRuns:
         resolved = [
             (op_key, boundary.outcome)
             for op_key, boundary in sorted(self._state.boundaries.get(run_id, {}).items())
-            if boundary.state is BoundaryState.RESOLVED and op_key not in journaled
+            if boundary.state in (BoundaryState.RESOLVED, BoundaryState.TIMED_OUT) and op_key not in journaled
         ]
         return RunPoll(wakes=run.wakes, resolved=tuple(resolved))
 
@@ -169,10 +171,51 @@ class MemoryRuns:
         self._end(run, RunState.FAILED)
         return True
 
-    async def release(self, run_id: str, attempt: int) -> None:
+    async def release(self, run_id: str, attempt: int, after_s: float = 0.0) -> None:
         run = self._held_or_none(run_id, attempt)
         if run is not None:
-            run.session_id, run.hinted_s = None, None
+            run.session_id = None
+            run.hinted_s = self._state.clock() + after_s if after_s else None
+
+    async def pin(self, run_id: str, source_hash: str) -> str:
+        run = self._state.runs[run_id]
+        run.source_hash = run.source_hash or source_hash
+        return run.source_hash
+
+    async def unavailable(self, run_id: str) -> float:
+        run, now = self._state.runs[run_id], self._state.clock()
+        done = self._progress(run_id)
+        forgotten = run.unavailable_s < now - self._state.limits.version_forget_s
+        if run.unavailable_since_s is None or done > run.unavailable_progress or forgotten:
+            run.unavailable_since_s = now
+        run.unavailable_s, run.unavailable_progress = now, done
+        return now - run.unavailable_since_s
+
+    async def overdue(self) -> list[OverdueRun]:
+        found: list[OverdueRun] = []
+        now, most_s = self._state.clock(), 2 * self._state.limits.sweep_s
+        for run_id, run in self._state.runs.items():
+            deadline_s = run.new.options.get("deadline_s")
+            if deadline_s is None or run.state in ENDED_RUNS:
+                continue
+            since_s = now if run.looked_s is None else run.looked_s
+            run.looked_s = now
+            if self._is_active(run):
+                run.active_s += min(now - since_s, most_s)
+            if run.active_s >= deadline_s:
+                found.append(OverdueRun(run_id=run_id, active_s=run.active_s, deadline_s=deadline_s))
+        return found
+
+    def _is_active(self, run: MemoryRun) -> bool:
+        slices = [
+            one
+            for dataset in self._state.datasets.values()
+            if dataset.new.run_id == run.new.run_id
+            for one in dataset.slices.values()
+        ]
+        return self._state.is_live(run.session_id) or any(
+            self._state.is_live(one.session_id) for one in slices
+        )
 
     async def add_logs(self, run_id: str, lines: Sequence[LogLine]) -> None:
         for line in lines:
@@ -200,12 +243,14 @@ class MemoryRuns:
         return is_resumable(self._state, run)
 
     def _count_crash(self, run: MemoryRun) -> None:
-        run_id = run.new.run_id
-        datasets = [one for one in self._state.datasets.values() if one.new.run_id == run_id]
-        ended = sum(row.state in ENDED_ROWS for one in datasets for row in one.rows.values())
-        done = len(self._state.journal.get(run_id, [])) + ended
+        done = self._progress(run.new.run_id)
         run.crashes = 1 if done > run.crash_progress else run.crashes + 1
         run.crash_progress = max(run.crash_progress, done)
+
+    def _progress(self, run_id: str) -> int:
+        datasets = [one for one in self._state.datasets.values() if one.new.run_id == run_id]
+        ended = sum(row.state in ENDED_ROWS for one in datasets for row in one.rows.values())
+        return len(self._state.journal.get(run_id, [])) + ended
 
     def _held_or_none(self, run_id: str, attempt: int) -> MemoryRun | None:
         try:

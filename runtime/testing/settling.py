@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from runtime.errors import AllRowsFailedError
-from runtime.model.dataset import ENDED_DATASETS, DatasetState, EndedDataset
-from runtime.model.operation import completed, failed
+from runtime.model.dataset import FAIL_FAST, WINDING_DATASETS, DatasetState, EndedDataset
 from runtime.model.page import PageState
-from runtime.model.row import RowState
+from runtime.model.row import ENDED_ROWS, RowState
 from runtime.model.row_wait import WaitKind, WokenPage
 from runtime.model.run import RunState
 from runtime.model.slice import SliceState
+from runtime.policy.dataset_outcome import FAILURES_NAMED, FailedRow, failure_lines, outcome_of
 from runtime.policy.slicing import slice_rows
+from runtime.ports import LogLine
 from runtime.testing.state import MemoryDataset, MemoryRow, MemorySlice, MemoryState, is_resumable
 
 
@@ -24,7 +24,10 @@ class MemorySettling:
         dataset = self._state.datasets.get(dataset_id)
         if dataset is None or page not in dataset.pages:
             return False
-        if dataset.state in ENDED_DATASETS:
+        if dataset.state is DatasetState.FAILING:
+            for number in dataset.pages:
+                self._state.wind(dataset, number)
+        if dataset.state in WINDING_DATASETS:
             return self._state.wind(dataset, page)
         for one in dataset.open_slices(page):
             if not self._state.is_live(one.session_id) and not dataset.has_open_row(one):
@@ -43,9 +46,9 @@ class MemorySettling:
         now = self._state.clock()
         return self._wake(lambda _run_id, row: row.due_s is not None and row.due_s <= now)
 
-    async def wake_budget(self, run_id: str) -> list[WokenPage]:
+    async def wake_budget(self, run_id: str, most: int | None = None) -> list[WokenPage]:
         return self._wake(
-            lambda of, row: of == run_id and row.wait is not None and row.wait.kind is WaitKind.BUDGET
+            lambda of, row: of == run_id and row.wait is not None and row.wait.kind is WaitKind.BUDGET, most
         )
 
     async def claim_pages(self, dataset_id: int) -> list[int]:
@@ -73,7 +76,7 @@ class MemorySettling:
         due = [
             number
             for (of, number), one in dataset.slices.items()
-            if of == page and not self._state.is_over(dataset) and self._is_due(one, epoch, queue_empty)
+            if of == page and not self._state.is_winding(dataset) and self._is_due(one, epoch, queue_empty)
         ]
         for number in due:
             one = dataset.slices[page, number]
@@ -84,25 +87,40 @@ class MemorySettling:
 
     async def end_dataset(self, dataset_id: int) -> EndedDataset | None:
         dataset = self._state.datasets.get(dataset_id)
-        if (
-            dataset is None
-            or dataset.state is not DatasetState.RUNNING
-            or dataset.settled != dataset.pages_total
-        ):
+        if dataset is None or not dataset.can_end:
             return None
         value = self._outcome_value(dataset_id, dataset)
-        at_ms = int(self._state.clock() * 1000)
-        outcome = completed(value, at_ms=at_ms)
-        dataset.state = DatasetState.SETTLED
-        if value["failed"] and value["failed"] == value["rows"]:
-            dataset.state = DatasetState.FAILED
-            error = AllRowsFailedError(f"all {value['rows']} rows of dataset {value['dataset']!r} failed")
-            payload = {**error.to_payload(), "type": "AllRowsFailedError"}
-            outcome = failed({**payload, "dataset": value["dataset"], "rows": value["rows"]}, at_ms=at_ms)
+        all_failed = value["failed"] and value["failed"] == value["rows"]
+        is_failed = dataset.state is DatasetState.FAILING or bool(all_failed)
+        dataset.state = DatasetState.FAILED if is_failed else DatasetState.SETTLED
         run_id = dataset.new.run_id
+        first = [
+            FailedRow(row_key=row.row_key, error=row.error or {})
+            for _, row in sorted(dataset.rows.items())
+            if row.state is RowState.FAILED
+        ][:FAILURES_NAMED]
+        for n, text in enumerate(failure_lines(value, first)):
+            scope = f"dataset:{dataset.new.namespace}"
+            line = LogLine(scope=scope, n=n, level="warning", message=text, fields={})
+            self._state.logs.setdefault((run_id, scope, n), line)
+        outcome = outcome_of(
+            value,
+            first,
+            is_failed=is_failed,
+            is_fail_fast=dataset.new.on_row_error == FAIL_FAST,
+            at_ms=int(self._state.clock() * 1000),
+        )
         self._state.resolve(run_id, dataset.op_key, outcome)
         run_waits = self._state.runs[run_id].state is RunState.WAITING
-        return EndedDataset(run_id=run_id, dataset_id=dataset_id, run_waits=run_waits)
+        return EndedDataset(
+            run_id=run_id,
+            dataset_id=dataset_id,
+            run_waits=run_waits,
+            key=dataset.new.key,
+            state=dataset.state,
+            counts={name: value[name] for name in ("rows", "completed", "failed", "cancelled")},
+            began_s=dataset.created_s,
+        )
 
     async def stale_pages(self, epoch: str, *, queue_empty: bool) -> list[tuple[str, int, int]]:
         found: list[tuple[str, int, int]] = []
@@ -123,7 +141,7 @@ class MemorySettling:
                 one.state in (DatasetState.SEEDING, DatasetState.RUNNING)
                 and one.next_page < min(len(one.pages), one.settled + one.parked + window)
             )
-            or (one.state is DatasetState.RUNNING and one.settled == one.pages_total)
+            or one.can_end
         ]
 
     async def due_runs(self) -> list[str]:
@@ -154,7 +172,7 @@ class MemorySettling:
         page.state = PageState.OUT
         for n, first in enumerate(range(page.first, page.end, rows)):
             one = MemorySlice(first=first, end=min(first + rows, page.end))
-            if any(dataset.rows_of(one)):
+            if any(row.state not in ENDED_ROWS for _, row in dataset.rows_of(one)):
                 dataset.slices[number, n] = one
 
     def _is_due(self, one: MemorySlice, epoch: str, queue_empty: bool) -> bool:
@@ -171,7 +189,7 @@ class MemorySettling:
 
     def _is_stale(self, dataset: MemoryDataset, number: int, epoch: str, queue_empty: bool) -> bool:
         slices = dataset.open_slices(number)
-        if dataset.state in ENDED_DATASETS:
+        if dataset.state in WINDING_DATASETS:
             return not any(self._state.is_live(one.session_id) for one in slices)
         if dataset.pages[number].state is PageState.SEEDED:
             return number < dataset.next_page
@@ -180,15 +198,17 @@ class MemorySettling:
         is_settled = is_settled and all(wait.kind.parks for wait in dataset.waits(page))
         return is_settled or any(self._is_due(one, epoch, queue_empty) for one in slices)
 
-    def _wake(self, is_over: Callable[[str, MemoryRow], bool]) -> list[WokenPage]:
+    def _wake(self, is_over: Callable[[str, MemoryRow], bool], most: int | None = None) -> list[WokenPage]:
         woken: list[WokenPage] = []
+        left = self._state.limits.wake_rows if most is None else min(self._state.limits.wake_rows, most)
         for dataset_id, dataset in self._state.datasets.items():
             run_id = dataset.new.run_id
             due = [
                 (at, row)
                 for at, row in dataset.rows.items()
-                if row.wait is not None and is_over(run_id, row) and not self._state.is_over(dataset)
-            ][: self._state.limits.wake_rows]
+                if row.wait is not None and is_over(run_id, row) and not self._state.is_winding(dataset)
+            ][:left]
+            left -= len(due)
             for at, row in due:
                 row.state, row.wait, row.due_s = RowState.PENDING, None, None
                 self._open_again(dataset, row.page, at)
@@ -213,6 +233,11 @@ class MemorySettling:
             "rows": len(dataset.rows),
             "completed": dataset.count(RowState.COMPLETED),
             "failed": dataset.count(RowState.FAILED),
+            "cancelled": dataset.count(RowState.CANCELLED),
             "duplicates": dataset.duplicates,
-            "superseded": sum(row.superseded for row in dataset.rows.values()),
+            "superseded": sum(
+                row.superseded and row.state is RowState.COMPLETED for row in dataset.rows.values()
+            ),
+            "kept": dataset.kept,
+            "left_out": dataset.left_out,
         }

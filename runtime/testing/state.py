@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.errors import AttemptLostError
-from runtime.model.boundary import ENDED_BOUNDARIES, BoundaryState
+from runtime.model.boundary import ENDED_BOUNDARIES, BoundaryState, Event
 from runtime.model.call import Usage
 from runtime.model.dataset import ENDED_DATASETS, OPEN_DATASETS, DatasetFacts, DatasetState, NewDataset
 from runtime.model.operation import JournalEntry, completed
@@ -42,6 +42,12 @@ class MemoryRun:
     epoch_ms: int = 0
     crashes: int = 0
     crash_progress: int = 0
+    source_hash: str | None = None
+    active_s: float = 0.0
+    looked_s: float | None = None
+    unavailable_since_s: float | None = None
+    unavailable_s: float = 0.0
+    unavailable_progress: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +56,18 @@ class MemoryBoundary:
     state: BoundaryState = BoundaryState.ARMED
     due_s: float | None = None
     outcome: Any = None
+    event_key: str | None = None
+    event_id: str | None = None
+    timeout_outcome: dict[str, Any] | None = None
+    prepared: dict[str, Any] | None = None
+    holder: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryEvent:
+    event: Event
+    at_s: float
+    is_delivered: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,10 +77,18 @@ class MemoryRow:
     input: Any
     state: RowState = RowState.PENDING
     superseded: bool = False
+    kept: bool = False  # a rerun left it as it stood
     error: Any = None
     crashes: int = 0
     wait: RowWait | None = None
     due_s: float | None = None
+    boundaries: dict[str, MemoryBoundary] = field(default_factory=dict)
+
+    def end_waits(self) -> None:
+        """It has ended: what it still waited for is cancelled."""
+        for one in self.boundaries.values():
+            if one.state not in ENDED_BOUNDARIES:
+                one.state = BoundaryState.CANCELLED
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,6 +121,8 @@ class MemoryDataset:
     pages_total: int | None = None
     next_position: int = 0
     duplicates: int = 0
+    kept: int = 0
+    left_out: int = 0
     input_digest: str = ""
     next_page: int = 0
     rows: dict[int, MemoryRow] = field(default_factory=dict)
@@ -109,6 +137,17 @@ class MemoryDataset:
     @property
     def parked(self) -> int:
         return sum(page.state is PageState.PARKED for page in self.pages.values())
+
+    @property
+    def can_end(self) -> bool:
+        if self.state is DatasetState.FAILING:
+            return self.settled == len(self.pages)
+        return self.state is DatasetState.RUNNING and self.settled == self.pages_total
+
+    def fail(self) -> None:
+        """A row failed under fail-fast."""
+        if self.state in (DatasetState.SEEDING, DatasetState.RUNNING):
+            self.state = DatasetState.FAILING
 
     def count(self, state: RowState) -> int:
         return sum(row.state is state for row in self.rows.values())
@@ -137,6 +176,7 @@ class MemoryState:
         self.runs: dict[str, MemoryRun] = {}
         self.journal: dict[str, list[tuple[int, JournalEntry]]] = {}
         self.boundaries: dict[str, dict[str, MemoryBoundary]] = {}
+        self.events: dict[tuple[str, str], MemoryEvent] = {}
         self.datasets: dict[int, MemoryDataset] = {}
         self.sheets: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
         self.receipts: dict[str, Receipt] = {}
@@ -178,6 +218,9 @@ class MemoryState:
     def is_over(self, dataset: MemoryDataset) -> bool:
         return dataset.state in ENDED_DATASETS or self.runs[dataset.new.run_id].state in ENDED_RUNS
 
+    def is_winding(self, dataset: MemoryDataset) -> bool:
+        return self.is_over(dataset) or dataset.state is DatasetState.FAILING
+
     def resolve(self, run_id: str, op_key: str, outcome: Any) -> None:
         boundary = self.boundaries.get(run_id, {}).get(op_key)
         if boundary is not None and boundary.state not in ENDED_BOUNDARIES:
@@ -187,8 +230,23 @@ class MemoryState:
     def resolve_due(self, run_id: str) -> None:
         now = self.clock()
         for op_key, boundary in self.boundaries.get(run_id, {}).items():
-            if boundary.state is BoundaryState.ARMED and boundary.due_s is not None and boundary.due_s <= now:
+            if boundary.kind == "event":
+                self.runs[run_id].wakes += self.end_if_due(boundary)
+            elif (
+                boundary.state is BoundaryState.ARMED and boundary.due_s is not None and boundary.due_s <= now
+            ):
                 self.resolve(run_id, op_key, completed(None, at_ms=int(now * 1000)))
+
+    def end_if_due(self, boundary: MemoryBoundary) -> bool:
+        """End an event wait or a row's sleep whose time is up."""
+        due_s = boundary.due_s
+        if boundary.state is not BoundaryState.ARMED or due_s is None or due_s > self.clock():
+            return False
+        if boundary.kind == "event":
+            boundary.state, boundary.outcome = BoundaryState.TIMED_OUT, boundary.timeout_outcome
+        else:
+            boundary.state, boundary.outcome = BoundaryState.RESOLVED, {"ok": None}
+        return True
 
     def wind(self, dataset: MemoryDataset, number: int) -> bool:
         """Cancel what no live session holds in a page of an ended dataset."""
@@ -200,6 +258,7 @@ class MemoryState:
         for at, row in dataset.rows_of(page):
             if at not in claimed and (row.state in OPEN_ROWS or row.state is RowState.WAITING):
                 row.state, row.wait, row.due_s = RowState.CANCELLED, None, None
+                row.end_waits()
         if page.state is PageState.SETTLED or claimed:
             return False
         page.state = PageState.SETTLED

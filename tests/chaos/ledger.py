@@ -43,5 +43,13 @@ class Ledger:
 
 
 def ledger_name(item: Any) -> str:
-    """An item as text: its own, or the country code that was asked for."""
-    return item if isinstance(item, str) else f"code {item['code']}"
+    """An item as text: its own, the job that was asked after, or the country code that was asked for."""
+    if isinstance(item, str):
+        return item
+    return (
+        item["item"]
+        if "item" in item
+        else f"job {item['job_id']}"
+        if "job_id" in item
+        else f"code {item['code']}"
+    )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from tests.waiting import wait_until
@@ -110,6 +111,23 @@ class Processes:
         ).stdout
         pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
         return [server, *(pid for pid, parent in pairs if parent == server)]
+
+    @contextmanager
+    def without_postgres(self) -> Iterator[None]:
+        """Kill the server and all its children; it is started again on the same data afterwards."""
+        child = self.child("postgres")
+        command = [str(part) for part in child.launch.command]
+        pids = self.postgres_pids()
+        child.settled = False  # the supervisor would stop everything
+        _signal_all(pids, signal.SIGKILL)
+        child.sweep()
+        try:
+            yield
+        finally:
+            (Path(command[command.index("-D") + 1]) / "postmaster.pid").unlink(missing_ok=True)
+            self.supervisor._start(child)
+            self.until(lambda: child.alive() and child.is_ready(), "postgres ready", READY_S)
+            child.settled = True
 
     def pause_s(self, seconds: float) -> None:
         """Let a trouble last: nothing is to come true meanwhile."""

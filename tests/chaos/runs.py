@@ -41,6 +41,8 @@ class StartedRun:
 class Runs(Processes):
     """What tests do to servers and provider, and what they ask of a run."""
 
+    broker_url: str | None = None  # where that isn't Redis
+
     def __init__(self, supervisor: Supervisor, servers: Servers, api_url: str, said: StringIO) -> None:
         super().__init__(supervisor, said)
         self.servers = servers
@@ -95,7 +97,10 @@ class Runs(Processes):
 
     def client(self, org_id: str = "default") -> PlayClient:
         return PlayClient(
-            redis_url=self.servers.redis_url, database_url=self.servers.database_url, org_id=org_id
+            redis_url=self.servers.redis_url,
+            database_url=self.servers.database_url,
+            org_id=org_id,
+            broker_url=self.broker_url,
         )
 
     def start(self, rows: int, *, again: StartedRun | None = None) -> StartedRun:
@@ -144,6 +149,9 @@ class Runs(Processes):
 
     def ledger(self, run: StartedRun) -> Ledger:
         return Ledger.of_run(self.api_url, run.run_id)
+
+    def ledger_of(self, run_id: str) -> Ledger:
+        return Ledger.of_run(self.api_url, run_id)
 
     def until_ended(self, run: StartedRun, timeout_s: float = RUN_S) -> RunStatus:
         def look() -> Any:

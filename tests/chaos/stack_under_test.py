@@ -7,6 +7,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from runtime.model.run import RunState
 from runtime.model.status import RunStatus
 from tests.chaos.plays import expected_items
@@ -14,7 +16,7 @@ from tests.chaos.processes import RUN_S
 from tests.chaos.runs import Runs, StartedRun
 from workers.stack.console import Console
 from workers.stack.folders import temporary_state
-from workers.stack.servers import running_servers
+from workers.stack.servers import Servers, running_servers
 from workers.stack.stack import Counts, start_stack
 from workers.stack.supervisor import Supervisor
 
@@ -38,11 +40,17 @@ METADATA = {
     "echo_single": {"queueHints": [{"provider": "slow", "limit": 10, "perMs": 1_000, "counts": "requests"}]},
 }
 LEFT_S = 15.0
+PLAY_MODULES = tuple(
+    f"tests.chaos.{name}" for name in ("plays", "rerun_plays", "value_plays", "process_plays")
+)
 CALM_LATENCY_MS = 30.0
 
 
 class StackUnderTest(Runs):
     """Seen from outside; `check` is the verdict on a run."""
+
+    files: Path  # the workers' workspace
+    probes: dict[str, int]  # ports by worker
 
     def check(self, run: StartedRun, *, one_key: bool = True, timeout_s: float = RUN_S) -> RunStatus:
         """The run ends right, whatever happened: every row once, every item paid once, nothing left behind.
@@ -94,35 +102,57 @@ class StackUnderTest(Runs):
             assert data["again"] == f"v:2:{data['name']}"
 
 
+def _keep_commits(servers: Servers) -> None:
+    """A killed server forgets nothing that it has committed, though its files aren't synced."""
+    with psycopg.connect(servers.database_url, autocommit=True) as connection:
+        found = connection.execute("select current_database()").fetchone()
+        assert found is not None
+        connection.execute(f'alter database "{found[0]}" set synchronous_commit = on'.encode())
+
+
 @contextmanager
 def stack_under_test(
-    *, logs: Path | None = None, limits: dict[str, Any] | None = None, counts: Counts | None = None
+    *,
+    logs: Path | None = None,
+    limits: dict[str, Any] | None = None,
+    counts: Counts | None = None,
+    broker_url: str = "",
 ) -> Iterator[StackUnderTest]:
     """Fresh servers and workers, none shared: FLUSHALL and a frozen Postgres would hit neighbours."""
     with ExitStack() as cleanup:
         said = StringIO()
         state = cleanup.enter_context(temporary_state())
+        files = state / "files"
+        files.mkdir()
         supervisor = Supervisor(Console(said))
         cleanup.callback(supervisor.stop)
         servers = cleanup.enter_context(
             running_servers(state, fast=True, supervisor=supervisor, environ={}, logs=logs)
         )
+        _keep_commits(servers)
         ports = start_stack(
             supervisor,
             servers,
             counts=counts,
             flower=False,
             quiet=True,
+            probes=True,
             logs=logs,
             env={
-                "PLAYLANE_PLAY_MODULES": "tests.chaos.plays",
+                "PLAYLANE_PLAY_MODULES": ",".join(PLAY_MODULES),
+                "PLAYLANE_EGRESS_ALLOW": "127.0.0.1",
+                "PLAYLANE_WORKSPACE": str(files),
                 "PLAYLANE_LIMITS": json.dumps(LIMITS | (limits or {})),
                 "PLAYLANE_FAULTS": "",
-            },
+            }
+            | ({"PLAYLANE_BROKER_URL": broker_url} if broker_url else {}),
             api_args=("--latency-ms", str(CALM_LATENCY_MS), "--ledger", str(state / "ledger.jsonl")),
         )
         assert ports.api_url is not None
         stack = StackUnderTest(supervisor, servers, ports.api_url, said)
+        stack.files = files
+        stack.broker_url = broker_url or None
+        stack.probes = dict(ports.probes)
         stack.control({"metadata": METADATA})
         supervisor.start_watching()
         yield stack

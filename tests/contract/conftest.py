@@ -6,7 +6,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from runtime.postgres_store.pool import Pool, open_pool
-from runtime.postgres_store.tables import metadata
+from runtime.postgres_store.schema import metadata
 from tests.conftest import Template
 from tests.contract.memory_world import memory_world
 from tests.contract.postgres_world import postgres_world

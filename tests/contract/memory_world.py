@@ -20,7 +20,8 @@ def memory_world() -> StoresWorld:
         return {at: RowLook(state=row.state, superseded=row.superseded) for at, row in found.items()}
 
     async def sheet(org_id: str, play: str, namespace: str) -> dict[str, Any]:
-        return {key: row["data"] for key, row in state.sheets.get((org_id, play, namespace), {}).items()}
+        rows = state.sheets.get((org_id, play, namespace), {})
+        return {key: row["data"] for key, row in rows.items() if row["state"] != "pending"}
 
     async def dataset_state(dataset_id: int) -> DatasetState:
         return state.datasets[dataset_id].state
@@ -37,7 +38,10 @@ def memory_world() -> StoresWorld:
         datasets=stores.datasets,
         settling=stores.settling,
         slices=stores.slices,
+        reads=stores.reads,
         receipts=stores.receipts,
+        budgets=stores.budgets,
+        waits=stores.waits,
         age=age,
         rows=rows,
         sheet=sheet,

@@ -4,28 +4,42 @@ from typing import Any
 
 from runtime.model.dataset import DatasetState
 from runtime.model.row import RowState
+from runtime.policy.limits import Limits
+from runtime.postgres_store.budgets import PostgresBudgets
 from runtime.postgres_store.datasets import PostgresDatasets
 from runtime.postgres_store.pool import Pool
+from runtime.postgres_store.reading import PostgresReads
 from runtime.postgres_store.receipts import PostgresReceipts
 from runtime.postgres_store.runs import PostgresRuns
 from runtime.postgres_store.sessions import PostgresSessions
 from runtime.postgres_store.settling import PostgresSettling
 from runtime.postgres_store.slices import PostgresSlices
 from runtime.postgres_store.status import PostgresStatus
+from runtime.postgres_store.waits import PostgresWaits
 from tests.contract.stores_world import LIMITS, RowLook, StoresWorld
 
 _AGE = b"""
 with a as (update sessions set expires_at = expires_at - %(s)s * interval '1 second'),
 b as (
   update slices set sent_at = sent_at - %(s)s * interval '1 second', taken_at = taken_at - %(s)s * interval '1 second'),
-c as (update runs set hinted_at = hinted_at - %(s)s * interval '1 second'),
-w as (update row_waits set due_at = due_at - %(s)s * interval '1 second')
+c as (
+  update runs set hinted_at = hinted_at - %(s)s * interval '1 second',
+    active_at = active_at - %(s)s * interval '1 second',
+    unavailable_since = unavailable_since - %(s)s * interval '1 second',
+    unavailable_at = unavailable_at - %(s)s * interval '1 second',
+    created_at = created_at - %(s)s * interval '1 second'),
+bb as (
+  update budgets set short_since = short_since - %(s)s * interval '1 second',
+    refused_at = refused_at - %(s)s * interval '1 second'),
+w as (update row_waits set due_at = due_at - %(s)s * interval '1 second'),
+x as (update row_boundaries set due_at = due_at - %(s)s * interval '1 second'),
+y as (update delivered_events set created_at = created_at - %(s)s * interval '1 second')
 update boundaries set due_at = due_at - %(s)s * interval '1 second'
 """
 
 
-def postgres_world(pool: Pool) -> StoresWorld:
-    status = PostgresStatus(pool, LIMITS)
+def postgres_world(pool: Pool, limits: Limits = LIMITS) -> StoresWorld:
+    status = PostgresStatus(pool, limits)
 
     async def query(statement: bytes, *values: Any) -> list[tuple[Any, ...]]:
         async with pool.connection() as connection:
@@ -59,12 +73,15 @@ def postgres_world(pool: Pool) -> StoresWorld:
         ]
 
     return StoresWorld(
-        sessions=PostgresSessions(pool, LIMITS),
-        runs=PostgresRuns(pool, LIMITS),
-        datasets=PostgresDatasets(pool, LIMITS),
-        settling=PostgresSettling(pool, LIMITS),
-        slices=PostgresSlices(pool, LIMITS),
-        receipts=PostgresReceipts(pool, LIMITS),
+        sessions=PostgresSessions(pool, limits),
+        runs=PostgresRuns(pool, limits),
+        datasets=PostgresDatasets(pool, limits),
+        settling=PostgresSettling(pool, limits),
+        slices=PostgresSlices(pool, limits),
+        reads=PostgresReads(pool, limits),
+        receipts=PostgresReceipts(pool, limits),
+        budgets=PostgresBudgets(pool, limits),
+        waits=PostgresWaits(pool, limits),
         age=age,
         rows=rows,
         sheet=sheet,

@@ -14,6 +14,7 @@ from runtime.model.run import ClaimedRun, NewRun
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.policy.limits import Limits
 from runtime.ports import (
+    BudgetStore,
     DatasetStore,
     ReceiptStore,
     RowWrite,
@@ -21,8 +22,10 @@ from runtime.ports import (
     RunStore,
     SessionStore,
     SettlingStore,
+    SheetReads,
     SliceRows,
     SliceStore,
+    WaitStore,
 )
 
 LIMITS = Limits(
@@ -45,7 +48,10 @@ class StoresWorld:
     datasets: DatasetStore
     settling: SettlingStore
     slices: SliceStore
+    reads: SheetReads
     receipts: ReceiptStore
+    budgets: BudgetStore
+    waits: WaitStore
     age: Callable[[float], Awaitable[None]]  # let this many seconds pass
     rows: Callable[[int], Awaitable[dict[int, RowLook]]]
     sheet: Callable[[str, str, str], Awaitable[dict[str, Any]]]

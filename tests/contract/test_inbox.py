@@ -9,7 +9,7 @@ from runtime.model.call import Answer, AnswerState
 from runtime.policy.limits import Limits
 from runtime.ports import Inbox
 from runtime.redis_store.connect import connect
-from runtime.redis_store.dispatch_epoch import RedisDispatchEpoch
+from runtime.redis_store.dispatch_epoch import RedisDispatchEpoch, lengths_in
 from runtime.redis_store.inbox import RedisInbox
 from runtime.testing_redis import MemoryInbox, MemoryRedis
 
@@ -60,7 +60,7 @@ async def test_many_answers_are_cut_into_messages(inbox: Inbox) -> None:
 
 async def test_the_dispatch_epoch_leaves_with_the_data() -> None:
     redis = FakeAsyncRedis()
-    epoch = RedisDispatchEpoch(redis, redis, LIMITS)
+    epoch = RedisDispatchEpoch(redis, lengths_in(redis), LIMITS)
     first = await epoch.epoch()
     assert first == await epoch.epoch() and await redis.ttl("dispatch:epoch") > 0
     await redis.flushdb()

@@ -1,11 +1,13 @@
 """The fleet's pacer in virtual time, on fakeredis and on a server: limits, refusals, slots, lost data."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from fakeredis import FakeAsyncRedis
 from redis.asyncio import Redis
 
+from runtime.model.rate_scope import RateScope
 from runtime.model.tool import Counts, PacingRule
 from runtime.policy.limits import Limits
 from runtime.redis_store import keys
@@ -221,8 +223,10 @@ async def test_after_lost_data_it_starts_empty_and_keeps_slots(redis: Redis) -> 
     await one_pacer.renew()
     assert [holder.session_id for holder in (await other.snapshot(fleet.scope)).holders] == ["s0"]
     ticket = await other.reserve(fleet.scope, 1)
-    await fleet.run(ticket.due())
-    assert fleet.now_ms >= 100, "not full: a token has to grow first"
+    await ticket.due()
+    none, wait_ms = await ticket.confirm(1)
+    assert (none, wait_ms >= 100) == (0, True), "not full: a token has to grow first"
+    await fleet.clock_to(fleet.now_ms + wait_ms)
     assert (await ticket.confirm(1))[0] == 0, "no slot while others put theirs back"
     await redis.delete(keys.GRACE)
     await fleet.clock_to(fleet.now_ms + LIMITS.pacing_slot_wait_ms)
@@ -260,3 +264,32 @@ async def test_nothing_is_kept_for_ever(redis: Redis) -> None:
     for key in left:
         assert await redis.ttl(key) > 0
     assert await redis.hlen(keys.pace("o", "p")[1]) == 0, "no ticket is left in line"
+
+
+async def test_calls_put_off_by_several_processes_come_back_one_after_the_other(redis: Redis) -> None:
+    """The cursor is the fleet's: each process alone would give out the same moments."""
+    fleet = await VirtualFleet(redis, 3, [PacingRule(limit=1, per_ms=600_000)]).start()
+    await fleet.run(fleet.send(fleet.pacers[0], 1))
+    tickets = [await pacer.reserve(fleet.scope, 1) for pacer in fleet.pacers for _ in range(2)]
+    dues = [await ticket.due(LIMITS.hold_ms) or (await ticket.confirm(1))[1] for ticket in tickets]
+    assert all(due > LIMITS.hold_ms for due in dues)
+    untils = []
+    for due, ticket in [*zip(dues, tickets, strict=True)][::-1]:  # whichever comes first
+        untils.append(await ticket.later(1, due))
+        ticket.free()
+    spacing = tickets[0].spacing_ms(1)
+    first = min(dues) - LIMITS.hold_ms / 2
+    assert untils == pytest.approx([first + n * spacing for n in range(6)], abs=1)
+    (again,) = [
+        await fleet.pacers[1].scripts.later(fleet.pacers[1].pace(other(fleet)), "x", due_ms=4e4, spacing_ms=9)
+    ]
+    assert again == pytest.approx(4e4 - LIMITS.hold_ms / 2), "another organisation is not held up"
+    pace = fleet.pacers[0].pace(fleet.scope)
+    once = await fleet.pacers[0].scripts.later(pace, "same", due_ms=1e6, spacing_ms=spacing)
+    assert await fleet.pacers[0].scripts.later(pace, "same", due_ms=1e6, spacing_ms=spacing) == once, (
+        "a repeat"
+    )
+
+
+def other(fleet: VirtualFleet) -> RateScope:
+    return replace(fleet.scope, org_id="other")

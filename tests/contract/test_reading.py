@@ -26,6 +26,9 @@ async def test_rows_come_in_order_from_anywhere(world: StoresWorld) -> None:
     assert await positions(world, dataset, skip=5, limit=1) == [5]
     assert await positions(world, dataset, after=3, skip=2, limit=2) == [6, 7]
     assert await positions(world, dataset, skip=len(everything)) == []
+    assert await positions(world, dataset, from_end=True, limit=1) == [everything[-1]]
+    assert await positions(world, dataset, from_end=True, skip=2, limit=2) == everything[-3:-5:-1]
+    assert await positions(world, dataset, from_end=True, skip=len(everything)) == []
     first = await world.reads.rows(Stretch(dataset_id=dataset, limit=1)) or []
     assert [row.row_key for row in first] == ["k0"]
     assert json_value.loads(first[0].data.encode()) == {"c": "v:k0"}
@@ -52,6 +55,7 @@ async def test_rows_that_a_newer_run_has_written_are_left_out(world: StoresWorld
     await world.run_page(new, 0, run_id="r2")
     assert await positions(world, old) == list(range(PAGE, 2 * PAGE))
     assert await positions(world, old, limit=1) == [PAGE]
+    assert await positions(world, old, from_end=True, skip=PAGE) == []
     assert await positions(world, new) == list(range(PAGE))
 
 

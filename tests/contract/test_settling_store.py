@@ -2,7 +2,7 @@
 
 from runtime.model.dataset import DatasetState
 from runtime.model.row import RowState
-from tests.contract.stores_world import EPOCH, StoresWorld
+from tests.contract.stores_world import EPOCH, LIMITS, StoresWorld
 
 
 async def test_the_window_lets_few_pages_out(world: StoresWorld) -> None:
@@ -116,10 +116,32 @@ async def test_the_dataset_ends_once_and_wakes_its_run(world: StoresWorld) -> No
         "rows": 8,
         "completed": 4,
         "failed": 4,
+        "cancelled": 0,
         "duplicates": 0,
         "superseded": 0,
+        "kept": 0,
+        "left_out": 0,
     }
     assert isinstance(outcome["at_ms"], int)
+
+
+async def test_only_rows_with_values_count_as_superseded(world: StoresWorld) -> None:
+    """Rows that failed are in no handle: what a newer run wrote instead takes nothing from its count."""
+    old = await world.seeded(2)
+    new = await world.seeded(2, run_id="r2")
+    for dataset_id, run_id in ((new, "r2"), (old, "r1")):
+        await world.settling.claim_pages(dataset_id)
+        await world.run_page(dataset_id, 0, run_id, RowState.FAILED)
+        await world.run_page(dataset_id, 1, run_id)
+    assert all(row.superseded for row in (await world.rows(old)).values())
+    assert await world.settling.end_dataset(old) is not None
+    ((_, outcome),) = (await world.runs.poll("r1", 1)).resolved
+    half = LIMITS.page_rows
+    assert {name: outcome["ok"][name] for name in ("completed", "failed", "superseded")} == {
+        "completed": half,
+        "failed": half,
+        "superseded": half,
+    }
 
 
 async def test_a_dataset_without_one_good_row_fails_its_wait(world: StoresWorld) -> None:

@@ -104,6 +104,31 @@ def test_sending_twice_starts_once(client: PlayClient, database_url: str):
     assert client.status("twice").state is RunState.COMPLETED
 
 
+def test_a_rerun_is_a_run_of_the_same_play_input_and_options(
+    client: PlayClient, database_url: str, redis_url: str
+):
+    """In the org of the run, whoever asks; `only` waits until the run has ended."""
+    client.enqueue("airports", {"n": 1}, run_id="r1", options={"refresh_failed": True})
+    with pytest.raises(
+        BadInputError, match="run r1 is queued: what of it failed or is missing is known when"
+    ):
+        client.rerun("r1", only="failed")
+    end_run(database_url, "r1", "completed")
+    with PlayClient(redis_url=redis_url, database_url=database_url, org_id="other") as other:
+        assert other.rerun("r1", only="failed", as_run_id="r2") == "r2"
+        end_run(database_url, "r2", "completed")
+        again = other.rerun("r2", options={"refresh_tools": True})
+    status = client.status("r2")
+    assert (status.org_id, status.play, status.input) == ("acme", "airports", {"n": 1})
+    assert status.options == {"refresh_failed": True, "only": "failed", "rerun_of": "r1"}
+    assert client.status(again).options == {"refresh_failed": True, "refresh_tools": True, "rerun_of": "r2"}
+    assert kwargs_of(messages(redis_url)[-1])["options"] == client.status(again).options
+    with pytest.raises(BadInputError, match="only"):
+        client.rerun("r1", only="broken")
+    with pytest.raises(UnknownRunError):
+        client.rerun("nobody")
+
+
 def test_unknown_runs_are_errors(client: PlayClient):
     assert client.find("nobody") is None
     with pytest.raises(UnknownRunError, match='no run "nobody"'):

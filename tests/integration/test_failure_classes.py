@@ -274,6 +274,13 @@ CASES = (
         says="body_cut",
     ),
     Case(
+        of=C.PROVIDER_EXHAUSTED,
+        how=answer(429, code="provider_exhausted", origin="provider", retry_at="2031-01-01T00:00:00Z"),
+        receipt=REPAIRABLE,
+        statuses=[429],
+        says="its lane is closed until then",
+    ),
+    Case(
         of=C.BODY_INVALID,
         how={"reply_text": "{nope"},
         receipt=UNKNOWN,

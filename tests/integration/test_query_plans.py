@@ -70,7 +70,14 @@ WAITS = {
     "batch": 100,
     "run_id": "r",
 }
-CLAIM = PAGE | {"run_id": "r", "slice": 0, "session_id": "me", "claim": "token"}
+CLAIM = PAGE | {
+    "run_id": "r",
+    "slice": 0,
+    "session_id": "me",
+    "claim": "token",
+    "read_bytes": 1_000_000,
+    "positions": [LAST * PAGE_ROWS],
+}
 STATEMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("settling", "close_slices", PAGE),
     ("settling", "settle_page", PAGE),
@@ -82,6 +89,7 @@ STATEMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("slices", "take", CLAIM),
     ("settling", "state", PAGE),
     ("slices", "open_rows", CLAIM),
+    ("slices", "read_rows", CLAIM),
     ("slices", "split", CLAIM | {"suspects_from": 1_000_000}),
     ("flush", "add_waits", HELD),
     ("flush", "drop_waits", HELD),
@@ -96,6 +104,7 @@ STATEMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("flush", "lock_slices", HELD),
     ("flush", "update_rows", HELD),
     ("flush", "cancel_open_rows", HELD),
+    ("flush", "fail_datasets", HELD | {"failing": [1]}),
     ("flush", "finish_slices", HELD),
     ("winding", "close_slices", {"dataset_id": 1, "pages": [LAST]}),
     ("winding", "cancel_rows", {"dataset_id": 1, "pages": [LAST]}),

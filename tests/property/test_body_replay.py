@@ -10,7 +10,7 @@ from runtime.model.run import RunState
 from tests.unit.body_world import World, run_to_end
 
 DELAYS = st.sampled_from([0.0, 0.2, 0.4, 0.6])
-LEAVES = st.tuples(st.sampled_from(["tool", "sleep", "dataset"]), DELAYS)
+LEAVES = st.tuples(st.sampled_from(["tool", "sleep", "long sleep", "event", "dataset"]), DELAYS)
 TREES: st.SearchStrategy[Any] = st.recursive(
     LEAVES,
     lambda inner: (
@@ -27,6 +27,10 @@ async def do(ctx: Any, node: Any, path: str) -> Any:
         return await ctx.tools.execute(id=path, tool="t", input=f"{path}:{what}")
     if kind == "sleep":
         return await asyncio.sleep(what, path)
+    if kind == "long sleep":
+        return await ctx.sleep(what, id=path)
+    if kind == "event":
+        return await ctx.wait_for_event("e", key=f"at {what}", timeout=0.5, on_timeout="none")
     if kind == "dataset":
         handle = await ctx.dataset(f"d{path}", [{"a": 1}]).with_column("x", lambda row, ctx: 1).run()
         return handle.rows
@@ -68,7 +72,7 @@ def body_of(tree: Any) -> Any:
 @given(TREES)
 def test_a_body_crashed_at_every_entry_repeats_itself(tree: Any) -> None:
     """The journal of the finished run, replayed by a new attempt, asks and answers the same."""
-    world = World(dataset_s={})
+    world = World(event_s={f"at {at}": at for at in (0.0, 0.2, 0.4, 0.6)})
     ended = run_to_end(body_of(tree), world, crash_at=("body.after_journal", 1), attempts=400)
     assert ended.state is RunState.COMPLETED, ended.error
     assert ended.result is not None

@@ -1,32 +1,42 @@
 """What survives the death of a process, for tests of bodies: stores in memory, on a clock of their own."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import orjson
 
 from runtime.context.tool_result import ToolResult, tool_result
+from runtime.context.workspace import Workspace
 from runtime.engine.body_attempt import DriveEnd
 from runtime.engine.body_run import BodyRunner
+from runtime.engine.csv_files import CsvFiles
+from runtime.engine.handle_reads import HandleReads
+from runtime.engine.hosts import Services
 from runtime.engine.operations import Operations
 from runtime.engine.recovery import Recovery
+from runtime.engine.row_sources import RowSources
+from runtime.engine.secret_values import SecretValues
 from runtime.engine.seeding import Seeder
 from runtime.engine.tool_calls import CallContext
 from runtime.errors import AttemptLostError, RowWaitsError, ServiceUnreachableError, ToolRejectedError
 from runtime.model import json_value
+from runtime.model.boundary import BodyAt
 from runtime.model.dataset import DatasetFacts, NewDataset, OpenDataset, SeedPage
 from runtime.model.operation import JournalEntry
-from runtime.model.row_wait import RowWait, WaitKind
+from runtime.model.row_wait import NewBoundary, RowWait, WaitKind
 from runtime.model.run import ClaimedRun, NewRun, RunFacts, RunPoll, RunState
 from runtime.model.tool_output import Origin
 from runtime.play import PlayRegistry, define
 from runtime.policy.limits import Limits
-from runtime.ports import LogLine
+from runtime.ports import LogLine, WaitStore
+from runtime.ports.egress import Egress
+from runtime.testing_redis import MemoryRedis
+from tests.local_world import Stored, fetches, local_receipts
+from tests.unit.pinned_runs import PinnedRuns
+from tests.unit.thread_bridge import ThreadBridge, bridge
 
 T = TypeVar("T")
 RUN = "run-1"
@@ -36,36 +46,11 @@ FAST = Limits(
 )
 
 
-class InjectedCrashError(RuntimeError):
-    pass
+ANY_FILE = CsvFiles(Workspace(roots=(Path("/"),)), FAST)
 
 
-class ThreadBridge:
-    """An asyncio loop in a thread."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self._thread.start()
-
-    def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        return self.submit(work).result(timeout_s)
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
-
-    def close(self) -> None:
-        self.call(self._finish())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(5)
-        self.loop.close()
-
-    async def _finish(self) -> None:
-        left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.get_running_loop().shutdown_default_executor()
+class InjectedCrashError(BaseException):
+    """The process dies here: nothing in a play can catch that."""
 
 
 def _result(tool: str, value: Any, origin: Origin) -> ToolResult:
@@ -80,12 +65,13 @@ def as_jsonb(value: dict[str, Any]) -> dict[str, Any]:
 @dataclass
 class Boundary:
     due_s: float | None = None
+    gives: dict[str, Any] | None = None  # its outcome when it is due
     outcome: dict[str, Any] | None = None
     cancelled: bool = False
 
 
 @dataclass
-class World:
+class World(PinnedRuns):
     """RunStore, DatasetStore and BodyTools at once."""
 
     input: Any = None
@@ -93,9 +79,11 @@ class World:
     dataset_s: dict[str, float] = field(default_factory=dict)
     dataset_outcomes: dict[str, dict[str, Any]] = field(default_factory=dict)
     tool_s: dict[str, float] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)  # by tool, where not "tool(input)"
     lane_far: dict[str, list[float]] = field(
         default_factory=dict
     )  # input -> waits (s) it is told, one a call
+    event_s: dict[str, float] = field(default_factory=dict)  # event key -> when it comes
     now_s: float = 0.0
     state: RunState = RunState.QUEUED
     attempt: int = 0
@@ -116,10 +104,21 @@ class World:
     faults: dict[str, int] = field(default_factory=dict)
     unreachable: set[str] = field(default_factory=set)
     crashes: int = 0
+    reads: HandleReads | None = None
     suspends_refused: int = 0
     resolve_at_suspend: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    run_id: str = RUN
+    usage_stores: int = 0
+    epoch_ms: int = 0
+    kept: Stored = field(default_factory=Stored)  # receipts of steps
+    redis: MemoryRedis = field(default_factory=MemoryRedis)
+    started: dict[str, NewRun] = field(default_factory=dict)  # child runs
 
     # ---- runs
+
+    async def start(self, run: NewRun) -> None:
+        self.started.setdefault(run.run_id, run)
 
     async def insert(self, run: NewRun) -> bool:
         raise NotImplementedError
@@ -145,7 +144,13 @@ class World:
             return None
         self.state, self.attempt, self.held = RunState.RUNNING, self.attempt + 1, True
         return ClaimedRun(
-            run_id=run_id, org_id="org", play=self.play, input=self.input, options={}, attempt=self.attempt
+            run_id=self.run_id,
+            org_id="org",
+            play=self.play,
+            input=self.input,
+            options=self.options,
+            attempt=self.attempt,
+            epoch_ms=self.epoch_ms,
         )
 
     async def facts(self, run_id: str) -> RunFacts | None:
@@ -165,7 +170,16 @@ class World:
         self._fence(attempt)
         self.boundaries.setdefault(op_key, Boundary(due_s=self.now_s + delay_s))
 
-    async def rest(self, run_id: str, attempt: int, op_key: str, delay_s: float) -> None:
+    async def arm_event(self, at: BodyAt, wait: NewBoundary) -> None:
+        self._fence(at.attempt)
+        due_s, gives = self.now_s + wait.due_ms / 1000, wait.timeout_outcome
+        if self.event_s.get(str(wait.event_key), due_s) < due_s:
+            due_s, gives = max(self.now_s, self.event_s[str(wait.event_key)]), {"ok": wait.event_key}
+        self.boundaries.setdefault(at.key, Boundary(due_s=due_s, gives=gives))
+
+    async def rest(
+        self, run_id: str, attempt: int, op_key: str, delay_s: float, *, kind: str = "lane"
+    ) -> None:
         self._fence(attempt)
         self.boundaries[op_key] = Boundary(due_s=self.now_s + delay_s)
 
@@ -212,7 +226,7 @@ class World:
         self.state, self.result, self.error, self.held = state, result, error, False
         return True
 
-    async def release(self, run_id: str, attempt: int) -> None:
+    async def release(self, run_id: str, attempt: int, after_s: float = 0.0) -> None:
         self._fence(attempt)
         self.held = False
 
@@ -282,7 +296,8 @@ class World:
         self.usage_stores = 0
         if tool == "bad":
             raise ToolRejectedError("no such thing", tool=tool, details={"why": "bad"})
-        self.receipts[key] = {"b": 1e16, "a": -0.0, "in": input} if tool == "odd" else f"{tool}({input})"
+        said = self.answers.get(tool, f"{tool}({input})")
+        self.receipts[key] = {"b": 1e16, "a": -0.0, "in": input} if tool == "odd" else said
         return _result(tool, self.receipts[key], Origin.LIVE), False
 
     async def store_usage(self) -> None:
@@ -326,7 +341,7 @@ class World:
             settled = {"ok": {"rows": rows, "completed": rows, "failed": 0}}
             boundary.outcome = self.dataset_outcomes.get(name, settled)
         else:
-            boundary.outcome = {"ok": None}
+            boundary.outcome = boundary.gives or {"ok": None}
         self.wakes += 1
 
     def _by_id(self, dataset_id: int) -> tuple[str, OpenDataset]:
@@ -367,15 +382,6 @@ def dataset_facts(world: World, namespace: str) -> DatasetFacts:
     )
 
 
-@contextmanager
-def bridge() -> Iterator[ThreadBridge]:
-    made = ThreadBridge()
-    try:
-        yield made
-    finally:
-        made.close()
-
-
 def registry_of(function: Callable[..., Any], name: str = "it") -> PlayRegistry:
     registry = PlayRegistry()
     registry.add(define(name, function))
@@ -389,23 +395,48 @@ def runner(
     *,
     limits: Limits = FAST,
     draining: Callable[[], bool] = lambda: False,
+    registry: PlayRegistry | None = None,
+    egress: Egress | None = None,
+    secrets: SecretValues | None = None,
 ) -> BodyRunner:
-    seeder = Seeder(datasets=Datasets(world), advance=world.advance_dataset, limits=limits, fault=world.fault)
+    seeder = Seeder(
+        datasets=Datasets(world),
+        advance=world.advance_dataset,
+        limits=limits,
+        fault=world.fault,
+        sources=RowSources(ANY_FILE, world.reads),
+    )
+    services = Services(
+        local=local_receipts(world.kept, world.redis, limits, fault=world.fault),
+        start_run=world.start,
+        fetches=None if egress is None or secrets is None else fetches(egress, secrets, limits),
+        secrets=secrets,
+    )
     return BodyRunner(
         runs=world,
-        operations=Operations(runs=world, seeder=seeder, tools=world, limits=limits),
+        operations=Operations(
+            runs=world,
+            seeder=seeder,
+            tools=world,
+            waits=cast(WaitStore, world),
+            csv=ANY_FILE,
+            reads=world.reads,
+            limits=limits,
+            services=services,
+        ),
+        secrets=secrets,
         bridge=on,
         limits=limits,
         fault=world.fault,
         session_id=lambda: "session",
-        registry=registry_of(function),
+        registry=registry or registry_of(function),
         wall_ms=lambda: round(1_000_000 + world.now_s * 1000),
         draining=draining,
     )
 
 
 def recovery(world: World, function: Callable[..., Any], on: ThreadBridge, limits: Limits = FAST) -> Recovery:
-    return Recovery(runs=world, bridge=on, limits=limits, registry=registry_of(function))
+    return Recovery(runs=world, bridge=on, limits=limits, registry=registry_of(function), reads=world.reads)
 
 
 def run_to_end(
@@ -415,11 +446,12 @@ def run_to_end(
     limits: Limits = FAST,
     crash_at: tuple[str, int] | None = None,
     attempts: int = 200,
+    registry: PlayRegistry | None = None,
 ) -> World:
     """Drive attempts until the run has ended; with `crash_at`, each attempt crashes there."""
     world = world or World()
     with bridge() as on:
-        drives = runner(world, function, on, limits=limits)
+        drives = runner(world, function, on, limits=limits, registry=registry)
         for _ in range(attempts):
             world.faults = {crash_at[0]: crash_at[1]} if crash_at else {}
             try:
@@ -431,3 +463,9 @@ def run_to_end(
             assert end is DriveEnd.WAITING, end
             world.sleep_until_due()
     raise AssertionError(f"the run did not end in {attempts} attempts: {world.state}")
+
+
+def returned_by(world: World) -> Any:
+    """What the body returned; a list and a single value out of the object that is stored for them."""
+    result = orjson.loads(world.result or b"")
+    return next(iter(result.values())) if set(result) in ({"rows"}, {"value"}) else result

@@ -36,13 +36,13 @@ def test_the_run_is_suspended_and_calls_again_when_woken() -> None:
         world.sleep_until_due()
         assert world.now_s >= 40
         assert drives.drive(RUN) is DriveEnd.ENDED
-    assert orjson.loads(world.result or b"") == ["t(a)", "t(b)"]
+    assert orjson.loads(world.result or b"") == {"rows": ["t(a)", "t(b)"]}
     assert world.tool_calls == ["t:b", "t:a"]
 
 
 def test_a_turn_that_moves_on_again_and_again() -> None:
     ended = run_to_end(swallows, World(lane_far={"a": [40.0, 50.0, 60.0]}))
-    assert orjson.loads(ended.result or b"") == "t(a)"
+    assert orjson.loads(ended.result or b"") == {"value": "t(a)"}
     assert ended.attempt == 4
 
 
@@ -63,3 +63,17 @@ def test_a_run_that_crashed_too_often_without_progress_fails() -> None:
     assert ended.error is not None
     assert ended.error["code"] == "worker_died"
     assert ended.tool_calls == []
+
+
+def test_a_wait_that_ended_before_the_suspension_is_not_slept_over() -> None:
+    """A sweep ends the wait and counts the wake just before the body rests: the call is made again, not forgotten."""
+
+    class Swept(World):
+        async def rest(
+            self, run_id: str, attempt: int, op_key: str, delay_s: float, *, kind: str = "lane"
+        ) -> None:
+            await super().rest(run_id, attempt, op_key, delay_s, kind=kind)
+            self._resolve(op_key)
+
+    ended = run_to_end(swallows, Swept(lane_far={"a": [3_600.0]}))
+    assert orjson.loads(ended.result or b"") == {"value": "t(a)"}

@@ -14,7 +14,7 @@ from workers.cli.enqueue import Refresh, assemble_input, run_options
 from workers.cli.main import run
 from workers.cli.terminal import BAD_INPUT, FAILED, UNREACHABLE
 
-COMMANDS = ("up", "enqueue", "watch", "status", "cancel", "worker", "flower", "migrate")
+COMMANDS = ("up", "enqueue", "watch", "status", "report", "rerun", "cancel", "worker", "flower", "migrate")
 NOBODY = "127.0.0.1:1"
 
 Run = Callable[..., tuple[int, str, str]]

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from runtime.errors import ServiceUnreachableError
+from runtime.model.events import RunEvent
 from runtime.model.run import RunState
 from runtime.model.status import RunStatus
 from runtime.policy.limits import DEFAULT_LIMITS
@@ -53,6 +54,8 @@ class Recorder:
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+    def event(self, event: RunEvent) -> None: ...
 
     def end(self, status: RunStatus) -> None: ...
 

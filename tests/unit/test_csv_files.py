@@ -71,12 +71,21 @@ def test_what_lies_outside_is_not_read_however_it_is_written(folder: Path, tmp_p
             workspace.locate(asked)
 
 
-@pytest.mark.parametrize("asked", [".env", "stack.env", ".hidden.csv"])
+@pytest.mark.parametrize(
+    "asked", [".env", "stack.env", ".hidden.csv", ".git/config", ".playlane/downloads/other-run/a.csv"]
+)
 def test_settings_are_no_tables(folder: Path, asked: str) -> None:
+    (folder / asked).parent.mkdir(parents=True, exist_ok=True)
     (folder / asked).write_bytes(b"PASSWORD=x\n")
     with pytest.raises(CsvError, match="hidden or settings") as refused:
         Workspace.of((str(folder),)).locate(asked)
     assert "PASSWORD" not in str(refused.value)
+
+
+def test_a_workspace_may_lie_in_a_hidden_folder(tmp_path: Path) -> None:
+    (tmp_path / ".home").mkdir()
+    (tmp_path / ".home" / "a.csv").write_bytes(ROWS)
+    assert Workspace.of((str(tmp_path / ".home"),)).locate("a.csv").name == "a.csv"
 
 
 def test_an_unknown_file_lists_the_known_ones(folder: Path) -> None:
@@ -235,6 +244,7 @@ def test_a_projection(folder: Path) -> None:
         ({"file": "a\x00b"}, {}, "path or URL"),
         ({"file": "x"}, {"path": "a.csv", "content": "a\n"}, "leave one out"),
         ({}, {"content": 3}, "text or bytes"),
+        ({}, {"content": "a\n\ud800\n"}, "inline CSV, line 2, column 1: byte 0xed, which is not UTF-8"),
         ({}, {"content": "a\n1\n", "columns": "a"}, "list of column names"),
         ({}, {"content": "a\n1\n", "columns": ["a", "a"]}, "twice"),
         ({}, {"content": "a\n1\n", "columns": []}, "list of column names"),

@@ -79,6 +79,11 @@ def test_endless_line_is_refused_in_flat_memory(tmp_path: Path) -> None:
         scan_csv(write(tmp_path, b"a\n" + b"x" * 1000), Limits(row_bytes=100))
 
 
+def test_very_many_columns_cost_no_more_each(tmp_path: Path) -> None:
+    names = [f"c{n}" for n in range(200_000)]
+    assert len(scan_csv(write(tmp_path, ",".join(names).encode())).columns) == 200_000
+
+
 def test_missing_file_is_an_error_of_the_input(tmp_path: Path) -> None:
     with pytest.raises(CsvError, match="can't be read"):
         scan_csv(str(tmp_path / "no.csv"))

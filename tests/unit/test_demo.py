@@ -10,8 +10,11 @@ from threading import Thread
 
 import pytest
 
-from examples import demo
-from examples.flower_report import FlowerReport, read_report, workers_by_role
+from examples import demo, demo_tables
+from examples.approver import Approver, answer_to, is_as_answered
+from examples.demo_plays import DEMOS, has_card
+from examples.demo_result import again_line, agreement, result_of
+from examples.flower_report import FlowerReport, active_tasks, read_report, workers_by_role
 from examples.killing import Killings
 from runtime.errors import ServiceUnreachableError
 from runtime.model.run import RunState
@@ -25,21 +28,21 @@ def row(**data: object) -> SheetRow:
 
 def test_the_first_airports_become_text_rows(tmp_path: Path):
     path = tmp_path / "new" / "airports.csv"
-    assert demo.write_airports(path, 25) == 25
+    assert demo_tables.write_airports(path, 25) == 25
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 25
-    assert tuple(rows[0]) == demo.COLUMNS
+    assert tuple(rows[0]) == demo_tables.AIRPORT_COLUMNS
     assert all(row["icao"] and float(row["lat"]) and float(row["lon"]) and row["tz"] for row in rows)
 
 
 def test_without_a_limit_all_airports_are_written(tmp_path: Path):
-    assert demo.write_airports(tmp_path / "all.csv") > 28_000
+    assert demo_tables.write_airports(tmp_path / "all.csv") > 28_000
 
 
 def test_agreement_counts_only_what_is_true():
-    assert demo.agreement([row(agrees=True), row(agrees=False), row(agrees=None), row()]) == 0.25
-    assert demo.agreement([]) is None
+    assert agreement([row(agrees=True), row(agrees=False), row(agrees=None), row()]) == 0.25
+    assert agreement([]) is None
 
 
 def test_the_result_names_what_was_sent_and_how_full_the_zone_batches_were():
@@ -52,7 +55,7 @@ def test_the_result_names_what_was_sent_and_how_full_the_zone_batches_were():
         ),
         ended_at=BEGIN + timedelta(seconds=1.5),
     )
-    assert demo.result_of(status, 0.97) == {
+    assert result_of(status, 0.97, fill_of="timezone_at") == {
         "status": "completed",
         "rows": 200,
         "failed": 2,
@@ -67,14 +70,79 @@ def test_the_result_names_what_was_sent_and_how_full_the_zone_batches_were():
 
 def test_a_second_run_tells_its_calls():
     status = run_status(RunState.COMPLETED, usage=(tool_usage(items=0, cached=200),), ended_at=BEGIN)
-    assert demo.again_line(status) == "second run over the same input: 0 provider calls were made, 0 s"
+    assert again_line(status) == "second run over the same input: 0 provider calls were made, 0 s"
 
 
 def test_rows_must_be_a_number_above_zero(capsys: pytest.CaptureFixture[str]):
     assert demo.parse(["--rows", "7"]).rows == 7
-    assert demo.parse([]).rows is None
+    assert (demo.parse([]).rows, demo.parse([]).play) == (None, "airports")
     with pytest.raises(SystemExit):
         demo.parse(["--rows", "0"])
+
+
+@pytest.mark.parametrize("play", ["leads", "approvals", "parent"])
+def test_each_table_has_the_rows_that_were_asked_for_and_each_is_another(play: str, tmp_path: Path):
+    path = tmp_path / "rows.csv"
+    assert DEMOS[play].write(path, 200) == 200
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len({tuple(row.values()) for row in rows}) == 200
+    assert all(all(value for value in row.values()) for row in rows)
+
+
+def test_leads_come_from_many_countries(tmp_path: Path):
+    demo_tables.write_leads(tmp_path / "leads.csv", 300)
+    with (tmp_path / "leads.csv").open(encoding="utf-8", newline="") as file:
+        assert len({row["Country"] for row in csv.DictReader(file)}) > 30
+
+
+def approval(number: int, **data: object) -> SheetRow:
+    return row(id=f"r{number:05}", **data)
+
+
+def test_a_request_is_as_answered_only_with_its_word_and_its_order():
+    assert [answer_to(n) and answer_to(n)["approved"] for n in range(1, 5)] == [True, True, None, False]  # type: ignore[index]
+    said = answer_to(1)
+    assert is_as_answered(approval(1, decision=said, outcome="approved", order="v:order r00001"))
+    assert not is_as_answered(approval(1, decision=said, outcome="approved", order=None))
+    assert not is_as_answered(approval(1, decision=None, outcome="expired", order=None))
+    assert is_as_answered(approval(3, decision=None, outcome="expired", order=None))
+    assert is_as_answered(approval(4, decision=answer_to(4), outcome="declined", order=None))
+    assert not is_as_answered(approval(4, decision=answer_to(4), outcome="approved", order="v:order r00004"))
+
+
+class Told:
+    """A client that only tells events."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, object]] = []
+
+    def deliver(self, key: str, payload: object = None) -> None:
+        self.events.append((key, payload))
+
+
+def test_requests_are_answered_once_when_the_run_waits_and_nothing_is_held():
+    client, notes, tasks = Told(), list[str](), [2, 0, 0]
+    approver = Approver(
+        client=client,  # type: ignore[arg-type]
+        rows=4,
+        flower_url="http://flower",
+        say=notes.append,
+        active=lambda _url: tasks.pop(0),
+    )
+    for state in (RunState.QUEUED, RunState.RUNNING, RunState.WAITING):
+        approver.look(run_status(state))
+    assert (client.events, notes) == ([], [])
+    approver.look(run_status(RunState.WAITING))
+    approver.look(run_status(RunState.WAITING))
+    assert [key for key, _ in client.events] == ["approval:r00001", "approval:r00002", "approval:r00004"]
+    assert len(notes) == 1
+
+
+def test_a_card_is_of_its_own_company():
+    assert has_card(row(company="Acme", card={"title": "Acme (Chile)"}))
+    assert not has_card(row(company="Acme", card={"title": "Beta (Chile)"}))
+    assert not has_card(row(company="Acme"))
 
 
 def test_workers_are_counted_by_role():
@@ -136,6 +204,11 @@ def test_the_report_is_read_until_it_is_complete():
     with flower({"/api/workers": [alive], "/api/tasks": ["{}", '{"a": {}, "b": {}}']}) as url:
         report = read_report(url)
     assert report.line() == "Flower: workers control 1, plays 1, rows 1, lanes 1; 2 lane posts succeeded"
+
+
+def test_tasks_that_workers_have_are_counted():
+    with flower({"/api/workers": ['{"a": {"active": [{}, {}]}, "b": {"active": []}, "c": {}}']}) as url:
+        assert active_tasks(url) == 2
 
 
 def test_a_flower_that_refuses_is_an_error_that_says_so():

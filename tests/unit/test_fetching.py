@@ -59,6 +59,7 @@ class Net:
 class Ticket:
     def __init__(self, far_ms: float, line: list[str]) -> None:
         self.far_ms, self.line = far_ms, line
+        self.closed_ms = 0.0
 
     async def due(self, hold_ms: float = inf) -> float:
         return self.far_ms if self.far_ms > hold_ms else 0.0
@@ -70,7 +71,7 @@ class Ticket:
         return due_ms
 
     async def confirm(self, most: int, *, whole: bool = False) -> tuple[int, float]:
-        return most, 0.0
+        return (0, self.closed_ms) if self.closed_ms else (most, 0.0)
 
     def sent(self) -> None:
         self.line.append("sent")
@@ -85,13 +86,15 @@ class Ticket:
 
 class Pace:
     def __init__(self, far_ms: float = 0.0) -> None:
-        self.far_ms = far_ms
+        self.far_ms, self.closed_ms = far_ms, 0.0
         self.scopes: list[RateScope] = []
         self.line: list[str] = []
 
-    async def reserve(self, scope: RateScope, items: int) -> Ticket:
+    async def reserve(self, scope: RateScope, items: int, turn: object = "") -> Ticket:
         self.scopes.append(scope)
-        return Ticket(self.far_ms, self.line)
+        ticket = Ticket(self.far_ms, self.line)
+        ticket.closed_ms = self.closed_ms
+        return ticket
 
 
 def world(*answers: Any, far_ms: float = 0.0, allows: bool = False) -> tuple[Fetches, Net, Pace]:
@@ -143,6 +146,15 @@ async def test_a_lost_answer_is_asked_for_again_where_that_is_safe() -> None:
     fetches, net, _ = world(lost, 200)
     await fetches.make(CONTEXT, "a", request(method="POST", idempotency_key="k"), "play")
     assert [one.headers["idempotency-key"] for one in net.sent] == ["k", "k"]
+
+
+async def test_a_lane_that_closes_while_its_turn_comes_lets_the_row_wait() -> None:
+    fetches, net, pace = world(200)
+    pace.closed_ms = LIMITS.hold_ms + 1
+    with pytest.raises(RowWaitsError) as caught:
+        await fetches.make(CONTEXT, "a", request(), "play")
+    assert caught.value.wait.due_ms == LIMITS.hold_ms + 1
+    assert not net.sent and pace.line == ["free"]
 
 
 @pytest.mark.parametrize("error", [EgressRefusedError("inside"), FetchTimeoutError("late")])

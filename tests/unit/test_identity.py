@@ -79,3 +79,17 @@ def test_canonical_is_independent_of_insertion_order(value: dict[str, Any]) -> N
         assert canonical(value) == canonical(turned)
     except (UnicodeEncodeError, TypeError):
         assert any("\ud800" <= c <= "\udfff" for text in [*value, *map(str, value.values())] for c in text)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"org_id": "p"}, {"kind": "fetch"}, {"id": "y"}, {"place": ("row", "d", 2)}],
+)
+def test_every_part_counts_in_the_keys_of_steps_and_fetches(changes: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"kind": "step", "org_id": "o", "id": "x", "place": ("row", "d", 1)}
+    own: dict[str, Any] = {"run_id": "r", "n": 0}
+    shared: dict[str, Any] = {"namespace": "play", "semantic_key": "s"}
+    assert identity.local_key(**(given | own)) != identity.local_key(**(given | own | changes))
+    assert identity.shared_local_key(**(given | shared)) != identity.shared_local_key(
+        **(given | shared | changes)
+    )

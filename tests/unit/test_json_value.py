@@ -2,6 +2,8 @@
 
 import datetime
 import decimal
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -162,3 +164,26 @@ def test_a_long_path_is_cut_in_the_middle() -> None:
     error = JsonValueError("$" + "[0]" * 500, "nested too deeply")
     assert len(str(error)) < 250
     assert str(error).endswith("[0]: nested too deeply")
+
+
+async def _asks() -> None: ...
+
+
+async def _walks() -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (_asks, "a coroutine was returned and never awaited: add `await`"),
+        (lambda: (n for n in range(3)), "generator is not a JSON value: write list(value)"),
+        (_walks, "async_generator is not a JSON value: write [one async for one in value]"),
+    ],
+)
+def test_what_is_refused_says_what_to_write_instead(make: Callable[[], Any], words: str) -> None:
+    value = make()
+    with pytest.raises(JsonValueError, match=re.escape(words)):
+        json_value.check([value])
+    if hasattr(value, "close"):
+        value.close()

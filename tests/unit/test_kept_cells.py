@@ -116,7 +116,7 @@ async def test_a_resolver_that_spoils_its_data_spoils_no_cell() -> None:
 async def test_what_a_cell_keeps_counts_for_its_size() -> None:
     row = await run(("hit", lambda row, ctx: found(rest={"x": "y" * 600})), limits=Limits(cell_bytes=500))
     assert row.state is RowState.FAILED
-    assert "more than a cell holds (500)" in json.loads(row.error or b"")["message"]
+    assert "are more than a cell holds (500)" in json.loads(row.error or b"")["message"]
 
 
 async def test_a_bad_value_beside_a_result_names_its_path() -> None:
@@ -141,7 +141,7 @@ def test_what_a_play_returns_is_plain() -> None:
     assert json.loads(text) == {
         "hit": json.loads(OUTPUT),
         "all": [[1], "s"],
-        "table": json.loads(json_value.dumps(HANDLE.to_json())),
+        "table": json.loads(json_value.dumps({"kind": "dataset", **HANDLE.to_json(), "count": HANDLE.count})),
     }
 
 

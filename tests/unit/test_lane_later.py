@@ -25,7 +25,7 @@ class LinePacer:
         self.closed_ms = 0.0
         self.last_ms: float | None = None
 
-    async def reserve(self, scope: RateScope, items: int) -> "LineTicket":
+    async def reserve(self, scope: RateScope, items: int, turn: object = "") -> "LineTicket":
         return LineTicket(self)
 
     def in_use(self, lane: str) -> int:

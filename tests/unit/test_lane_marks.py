@@ -1,5 +1,6 @@
 """When a fenced call's durable mark is written, what takes it back, and what it says of a refresh that was lost."""
 
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -32,9 +33,9 @@ class SlowPacer(PlainPacer):
             receipt.state is ReceiptState.DISPATCHED for receipt in self.stage.receipts.stored.values()
         )
 
-    async def reserve(self, scope: RateScope, items: int) -> PlainTicket:
+    async def reserve(self, scope: RateScope, items: int, turn: Hashable = "") -> PlainTicket:
         self.seen.append(("reserved", self.marks()))
-        ticket = await super().reserve(scope, items)
+        ticket = await super().reserve(scope, items, turn)
         confirm = ticket.confirm
 
         async def late_confirm(most: int, *, whole: bool = False) -> tuple[int, float]:

@@ -11,6 +11,7 @@ from runtime.errors import BadInputError
 from runtime.model import batch_record, post_message
 from runtime.model.call import Accepts, Post
 from runtime.model.lease import BatchRecord
+from runtime.model.query_page import QueryPage
 from tests.lane_stage import call, calls
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
@@ -89,6 +90,9 @@ def test_a_call_s_wishes_travel_with_it() -> None:
         shared_key="s",
         auth_scope="scope",
         timeout_ms=1.5,
+        accounts=("root", "r"),
+        page=QueryPage(limit=50, offset=25, page_size=25, total_rows=90),
+        node=("find", "email", "companies"),
     )
     post = Post(post_id="p", lane="l", calls=(wishes, call("b")))
     assert post_message.from_message(json.loads(json.dumps(post_message.to_message(post)))) == post

@@ -63,3 +63,16 @@ def test_no_order_of_frees_breaks_the_caps_or_leaks_a_place(steps: list[tuple[st
         assert pacer.in_use("a") == pacer.in_use("b") == 0
 
     asyncio.run(play())
+
+
+async def test_in_one_lane_buckets_take_turns() -> None:
+    pacer = PlainPacer(lambda _lane: 1, 3)
+    large = [pacer.place("a", "large") for _ in range(5)]
+    assert pacer.ahead("a", "small") == 1 and pacer.ahead("a", "large") == 4
+    small = [pacer.place("a", "small") for _ in range(2)]
+    assert pacer.waiting("a") == 6 and pacer.ahead("a", "large") == 6
+    order = [large[0], large[1], small[0], large[2], small[1], large[3], large[4]]
+    for ticket in order:
+        assert await _is_due(ticket)
+        ticket.free()
+    assert pacer.in_use("a") == 0

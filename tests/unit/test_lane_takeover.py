@@ -1,11 +1,13 @@
 """Takeover: which dead batches are swept, and a batch of which one member went to another session."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from runtime.model.lease import Claim
 from runtime.model.physical_request import PhysicalReply, PhysicalRequest
 from runtime.model.receipt import Receipt, ReceiptState
-from tests.lane_stage import LaneStage, calls, items_of
+from tests.lane_stage import LaneStage, calls, echo, items_of
 
 
 class Runs:
@@ -30,8 +32,12 @@ async def dead_batch(count: int, run_id: str = "r1") -> LaneStage:
     return stage
 
 
-async def heir(of: LaneStage, runs: Runs | None = None, session: str = "lane-2") -> LaneStage:
-    stage = LaneStage(session=session, redis=of.redis, receipts=of.receipts, clock=of.clock, runs=runs)
+async def heir(
+    of: LaneStage, runs: Runs | None = None, session: str = "lane-2", answer: Any = echo
+) -> LaneStage:
+    stage = LaneStage(
+        answer, session=session, redis=of.redis, receipts=of.receipts, clock=of.clock, runs=runs
+    )
     return await stage.start()
 
 
@@ -112,3 +118,39 @@ async def test_a_member_that_went_to_another_session_stays_in_the_payload_only()
     assert {receipt.state for receipt in stored.values()} == {ReceiptState.COMPLETED}
     assert one.redis.leases[posted[1].key].session == "lane-9"
     assert not two.engine.held()[0]
+
+
+async def test_a_batch_adopted_while_a_post_asks_for_its_calls_stays_whole() -> None:
+    """The post's claim is answered by Redis before the adoption and read after it: its calls are the batch's by then.
+
+    Their leases would be forgotten, and held as long as the process lives.
+    """
+    one = await dead_batch(3)
+    may_answer = asyncio.Event()
+
+    async def late(request: PhysicalRequest) -> PhysicalReply:
+        await may_answer.wait()
+        return echo(request)
+
+    two = await heir(one, answer=late)
+    claim, asked, may_read = two.leases.claim, asyncio.Event(), asyncio.Event()
+
+    async def read_late(
+        session_id: str, receipt_keys: Sequence[str], floors: Mapping[str, int]
+    ) -> list[Claim]:
+        found = await claim(session_id, receipt_keys, floors)
+        asked.set()
+        await may_read.wait()
+        return found
+
+    two.leases.claim = read_late
+    posting = asyncio.create_task(two.post(calls(3, "r1", inbox="rows-2")))
+    await asked.wait()
+    await two.engine.sweep()
+    await two.clock.advance(0)
+    may_read.set()
+    accepted = await posting
+    may_answer.set()
+    await two.finish(accepted, within_ms=20)
+    assert [len(items_of(request)) for request in two.requests.sent] == [3]
+    assert len(await two.answers("rows-2")) == 3 and two.balanced()

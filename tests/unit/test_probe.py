@@ -44,6 +44,12 @@ def test_it_is_red_until_everything_works_and_again_when_it_is_stopped(port: int
         "reasons": [],
         "role": "rows",
     }
+    signs.disconnected()
+    assert httpx.get(f"{url}/readyz", trust_env=False).json()["reasons"] == [
+        "it lost its connection to the broker"
+    ]
+    signs.reading()
+    assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
     signs.drain()
     assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 503
     assert httpx.get(f"{url}/healthz", trust_env=False).json() == {"alive": True}

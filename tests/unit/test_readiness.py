@@ -32,6 +32,10 @@ def test_a_worker_that_works_is_ready() -> None:
             Vitals(loop_s=0, session_s=0, redis_s=0, reading_s=0, draining=True),
             "it is being stopped and takes nothing new",
         ),
+        (
+            Vitals(loop_s=0, session_s=0, redis_s=0, reading_s=0, disconnected=True),
+            "it lost its connection to the broker",
+        ),
     ],
 )
 def test_what_does_not_work_is_named(vitals: Vitals, said: str) -> None:

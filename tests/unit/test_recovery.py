@@ -29,6 +29,9 @@ class Row:
         await asyncio.sleep(0)
         return f"row {tool}({input})"
 
+    def refuse(self, call: str, instead: str) -> None:
+        raise PlayDefinitionError(f"{call} can't be used inside a row: {instead}")
+
     def log(self, text: str, fields: dict[str, Any]) -> None:
         self.logged.append(text)
 
@@ -57,7 +60,7 @@ def test_closures_and_both_contexts() -> None:
     with bridge() as on:
         suspended(closes_over, world, on)
         recovered = recovery(world, closes_over, on).columns(dataset_facts(world, "a"))
-        assert [name for name, _ in recovered.columns] == ["x", "two"]
+        assert [column.name for column in recovered.columns] == ["x", "two"]
         assert recovered.columns[0].resolver({"name": "n"}, recovered.ctx) == ["n", "t(k)"]
 
         async def row() -> Any:

@@ -9,6 +9,7 @@ import pytest
 
 from runtime.engine.row_run import died_row, run_row
 from runtime.engine.row_scope import RowScope
+from runtime.engine.stop_sign import StopSign
 from runtime.engine.tool_calls import CallContext, CallPlace
 from runtime.errors import RowWaitsError, RunHaltedError, SliceLostError, ToolRejectedError
 from runtime.model.row import FinishedRow, InputRow, RowState
@@ -280,6 +281,93 @@ async def test_a_cancelled_row_is_cancelled_even_if_it_waits() -> None:
     await wait_until_async(lambda: calls.asked == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_row_keeps_so_many_lines() -> None:
+    """An author's endless loop of ctx.log fills no memory."""
+    one = scope(Calls())
+    for _ in range(Limits().logs_per_scope + 5):
+        one.log("again", {})
+    assert len(one.logs) == Limits().logs_per_scope
+
+
+class Unusual(BaseException):
+    """What some test and async libraries raise."""
+
+
+async def cancelled_task(row: Any, ctx: Any) -> Any:
+    task = asyncio.ensure_future(asyncio.Event().wait())
+    task.cancel()
+    await task
+
+
+async def cancels_itself(row: Any, ctx: Any) -> Any:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+async def unusual(row: Any, ctx: Any) -> Any:
+    raise Unusual("odd")
+
+
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+async def wordless(row: Any, ctx: Any) -> Any:
+    raise Wordless
+
+
+async def in_a_thread(row: Any, ctx: Any) -> Any:
+    """The thread's own loop never hears of the answer: the row hung, and its slice with it."""
+    asking = ctx.tools.execute(id="a", tool="t", input={})
+    return await asyncio.to_thread(asyncio.run, asking)
+
+
+@pytest.mark.parametrize(
+    ("resolver", "words"),
+    [
+        (wordless, "Wordless: (its __str__ raised RuntimeError)"),
+        (in_a_thread, 'column "b": ctx was used in a thread'),
+        (cancelled_task, "what it awaited was cancelled"),
+        (cancels_itself, "cancelled"),
+        (unusual, "Unusual: odd"),
+    ],
+)
+async def test_a_resolver_that_cancels_or_raises_anything_fails_its_row_alone(
+    resolver: Any, words: str
+) -> None:
+    """The slice was given back and run again without an end."""
+    columns = [Column("a", lambda row, ctx: 1), Column("b", resolver), Column("c", lambda row, ctx: 3)]
+    row = await run_row(ROW, columns, Ctx(), scope(Calls()), leaving=StopSign())
+    assert (row.state, states(row)) == (RowState.FAILED, {"a": "completed", "b": "failed", "c": "not_run"})
+    assert words in json.loads(row.error or b"")["message"]
+    task = asyncio.current_task()
+    assert task is not None and not task.cancelling(), "the next row may run in this task"
+
+
+@pytest.mark.parametrize("raised", [asyncio.CancelledError, ConnectionError])
+async def test_a_row_whose_slice_stops_has_not_failed(raised: type[BaseException]) -> None:
+    """Whatever its resolver makes of the cancellation."""
+    leaving, begun = StopSign(), asyncio.Event()
+
+    async def slow(row: Any, ctx: Any) -> Any:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise raised from None
+
+    run = run_row(ROW, [Column("a", slow)], Ctx(), scope(Calls()), leaving=leaving)
+    task = asyncio.get_running_loop().create_task(run)
+    await begun.wait()
+    leaving.is_up = True
+    task.cancel()
+    with pytest.raises(raised):
         await task
 
 

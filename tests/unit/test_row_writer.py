@@ -14,7 +14,7 @@ from runtime.model.dataset import DatasetFacts
 from runtime.model.row import FinishedRow, RowState
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.policy.limits import Limits
-from runtime.ports import RowWrite, RowWriteAnswer
+from runtime.ports import LogLine, RowWrite, RowWriteAnswer
 from tests.waiting import wait_until_async as wait_until
 
 FACTS = DatasetFacts(
@@ -94,7 +94,7 @@ async def test_rows_of_many_slices_go_in_one_write() -> None:
     for number in range(5):
         for position in range(100):
             await rows.add(taken(number).id, row(position))
-        rows.finish(taken(number).id, [])
+        rows.finish(taken(number).id)
     assert await asyncio.gather(*ends) == [SliceEnd.DONE] * 5
     assert [sum(len(part.rows) for part in write.slices) for write in store.writes] == [500]
 
@@ -105,7 +105,7 @@ async def test_a_write_never_exceeds_its_rows_and_a_slice_is_final_with_its_last
     end = rows.open(taken())
     for position in range(100):
         await rows.add(taken().id, row(position))
-    rows.finish(taken().id, [])
+    rows.finish(taken().id)
     assert await end == SliceEnd.DONE
     assert [[(len(part.rows), part.final) for part in write.slices] for write in store.writes] == [
         [(60, False)],
@@ -122,7 +122,7 @@ async def test_what_finishes_during_a_flush_goes_with_the_next() -> None:
     await wait_until(lambda: len(store.writes) == 1)
     for position in range(1, 50):
         await rows.add(taken().id, row(position))
-    rows.finish(taken().id, [])
+    rows.finish(taken().id)
     store.gate.set()
     assert await end == SliceEnd.DONE
     assert [len(write.slices[0].rows) for write in store.writes] == [1, 49]
@@ -151,7 +151,7 @@ async def test_a_transient_failure_is_retried_and_loses_nothing() -> None:
     rows = writer(store, usage)
     end = rows.open(taken())
     await rows.add(taken().id, row(0))
-    rows.finish(taken().id, [])
+    rows.finish(taken().id)
     assert await end == SliceEnd.DONE
     assert [part.cached for part in store.writes[0].usage] == [3]
 
@@ -162,7 +162,7 @@ async def test_a_lasting_failure_gives_the_slice_back_with_its_counts() -> None:
     rows = writer(store, usage, writer_retry_ms=10.0)
     end = rows.open(taken())
     await rows.add(taken().id, row(0))
-    rows.finish(taken().id, [])
+    rows.finish(taken().id)
     with pytest.raises(ServiceUnreachableError):
         await end
     assert [part.cached for part in usage] == [3]
@@ -188,7 +188,7 @@ async def test_a_write_never_exceeds_its_bytes_and_a_large_row_is_written_alone(
     end = rows.open(taken())
     for position, size in enumerate((400, 400, 400, 5_000, 400)):
         await rows.add(taken().id, row(position, size=size))
-    rows.finish(taken().id, [])
+    rows.finish(taken().id)
     assert await end == SliceEnd.DONE
     assert [[one.position for one in write.slices[0].rows] for write in store.writes] == [
         [0, 1],
@@ -196,6 +196,17 @@ async def test_a_write_never_exceeds_its_bytes_and_a_large_row_is_written_alone(
         [3],
         [4],
     ]
+
+
+async def test_a_write_never_exceeds_its_bytes_over_slices_either() -> None:
+    store = Store()
+    rows = writer(store, writer_bytes=1_000)
+    ends = [rows.open(taken(number)) for number in range(3)]
+    for number, size in enumerate((400, 900, 500)):
+        await rows.add(taken(number).id, row(number, size=size))
+        rows.finish(taken(number).id)
+    assert await asyncio.gather(*ends) == [SliceEnd.DONE] * 3
+    assert [[part.id.slice for part in write.slices] for write in store.writes] == [[0, 2], [1]]
 
 
 async def test_the_buffer_never_holds_more_than_its_bytes_however_many_rows_wait() -> None:
@@ -248,13 +259,44 @@ async def test_one_refused_row_fails_alone() -> None:
         for position in range(10):
             bad = (number, position) == (1, 4)
             await rows.add(taken(number).id, replace(row(position), data=b"!" if bad else b"x"))
-        rows.finish(taken(number).id, [])
+        rows.finish(taken(number).id)
     assert await asyncio.gather(*ends) == [SliceEnd.DONE] * 3
     stored = [(part.id.slice, one) for write in store.writes for part in write.slices for one in part.rows]
     assert len(stored) == 30
     assert len({(number, one.position) for number, one in stored}) == 30
     failed = [(number, one.position) for number, one in stored if one.state is RowState.FAILED]
     assert failed == [(1, 4)]
+
+
+async def test_a_refused_row_leaves_nothing_in_the_buffer() -> None:
+    """It is written smaller, or larger, than it was handed over: the room that it took is free again."""
+    rows = writer(Refusing(), writer_buffer_bytes=10_000)
+    for number in range(5):
+        end = rows.open(taken(number))
+        await rows.add(taken(number).id, replace(row(0), data=b"!" * (9_000 if number % 2 else 10)))
+        rows.finish(taken(number).id)
+        assert await asyncio.wait_for(end, 5) == SliceEnd.DONE
+    assert (rows._buffered_bytes, rows.buffered) == (0, 0)
+
+
+def lines(count: int, text: str = "said") -> list[tuple[str, LogLine]]:
+    return [("run", LogLine(scope="row:0", n=n, level="info", message=text, fields={})) for n in range(count)]
+
+
+async def test_what_rows_logged_goes_with_them_and_counts_in_the_buffer() -> None:
+    store = Store()
+    rows = writer(store, writer_lines=3)
+    end = rows.open(taken())
+    await rows.add(taken().id, row(0), lines(2))
+    await wait_until(lambda: store.writes)
+    assert (len(store.writes[0].logs), store.writes[0].slices[0].final) == (2, False)
+    await rows.add(taken().id, row(1), lines(7))
+    assert rows._buffered_bytes > 7 * 100
+    rows.finish(taken().id)
+    assert await end == SliceEnd.DONE
+    assert [len(write.logs) for write in store.writes] == [2, 3, 3, 1]
+    assert [write.slices[0].final for write in store.writes] == [False, False, False, True]
+    assert rows._buffered_bytes == 0
 
 
 async def test_what_is_refused_for_good_ends_its_run() -> None:
@@ -265,7 +307,7 @@ async def test_what_is_refused_for_good_ends_its_run() -> None:
     rows = writer(Never())
     end = rows.open(taken())
     await rows.add(taken().id, row(0))
-    rows.finish(taken().id, [])
+    rows.finish(taken().id)
     with pytest.raises(PersistenceLostError):
         await end
 

@@ -130,8 +130,8 @@ def test_no_page_is_out_when_a_listed_row_is_bad() -> None:
 
 
 def test_rows_have_a_size() -> None:
-    error = error_of(run_to_end(over([{"a": "x" * 200}]), limits=replace(FAST, row_bytes=100)))
-    assert "at most 100" in error["message"]
+    error = error_of(run_to_end(over([{"n": 1, "a": ["x" * 200]}]), limits=replace(FAST, row_bytes=100)))
+    assert "202 of them at $.a[0]; at most 100" in error["message"]
 
 
 def test_an_iterable_that_fails_names_the_row() -> None:
@@ -166,7 +166,7 @@ def test_csv_to_dataset(tmp_path: Path) -> None:
 
     world = run_to_end(it, World(input={"file": str(path)}))
     assert world.result is not None
-    assert orjson.loads(world.result)[:2] == [2, ["Frankfurt", "New York"]]
+    assert orjson.loads(world.result)["rows"][:2] == [2, ["Frankfurt", "New York"]]
     assert [row.row_key for row in world.pages[0].rows] == ["EDDF", "KJFK"]
 
 
@@ -194,7 +194,7 @@ def test_a_refused_csv_can_be_caught(tmp_path: Path) -> None:
             return type(error).__name__
 
     world = run_to_end(it)
-    assert world.result == b'"CsvError"'
+    assert world.result == b'{"value":"CsvError"}'
     assert world.attempt > 1
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from broker_config.celery_config import celery_settings
 from broker_config.settings import Settings
 from runtime.errors import BadInputError
 from workers.app import load_settings
-from workers.wiring import limits_of
+from workers.configuration import limits_of
 
 GOOD: dict[str, Any] = {
     "database_url": "postgresql://u:p@127.0.0.1:1/x",
@@ -27,10 +28,28 @@ def test_redis_databases_follow_the_first() -> None:
     assert [made.broker_url[-2:], made.result_url[-2:], made.state_url[-2:]] == ["/3", "/4", "/5"]
 
 
+def test_a_broker_of_its_own_leaves_redis_for_the_rest() -> None:
+    made = settings(broker_url="amqp://u:secret@127.0.0.1/v")
+    assert (made.broker_is_redis, made.result_url[-2:], made.state_url[-2:]) == (False, "/4", "/5")
+    assert "secret" not in repr(made)
+    celery = celery_settings(made)
+    assert celery["broker_url"] == "amqp://u:secret@127.0.0.1/v"
+    assert celery["broker_transport_options"]["confirm_publish"] is True
+    assert celery["worker_disable_prefetch"] is False
+    assert "visibility_timeout" in celery["result_backend_transport_options"]
+
+
+def test_celery_keeps_to_redis_without_another_broker() -> None:
+    celery = celery_settings(settings())
+    assert (celery["broker_url"][-2:], celery["worker_disable_prefetch"]) == ("/3", True)
+    assert celery["broker_transport_options"]["visibility_timeout"] == 30
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"redis_url": "http://x"}, "PLAYLANE_REDIS_URL"),
+        ({"broker_url": "http://x"}, "PLAYLANE_BROKER_URL"),
         ({"execution_api_url": "nope"}, "PLAYLANE_EXECUTION_API_URL"),
         ({"log_level": "LOUD"}, "PLAYLANE_LOG_LEVEL"),
     ],

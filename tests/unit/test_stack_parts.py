@@ -13,7 +13,7 @@ from workers.stack.account import own_account
 from workers.stack.console import Console, LogFile
 from workers.stack.folders import claimed_folder
 from workers.stack.servers import Servers, running_servers
-from workers.stack.stack import Counts, stack_env, worker_names
+from workers.stack.stack import DEFAULT_MODULES, Counts, stack_env, worker_names
 
 SERVERS = Servers(database_url="postgresql://u:secret@h/d", redis_url="redis://:secret@h/0", notes=("named",))
 
@@ -96,7 +96,7 @@ def test_every_process_is_told_the_same_addresses_and_hash_seed() -> None:
     assert env["PLAYLANE_DATABASE_URL"] == SERVERS.database_url
     assert env["PLAYLANE_REDIS_URL"] == SERVERS.redis_url
     assert env["PLAYLANE_EXECUTION_API_URL"] == "http://127.0.0.1:1"
-    assert env["PLAYLANE_PLAY_MODULES"] == "examples.plays.airports"
+    assert env["PLAYLANE_PLAY_MODULES"] == DEFAULT_MODULES
     assert (env["PYTHONHASHSEED"], env["PYTHONUNBUFFERED"], env["HOME"]) == ("0", "1", "/h")
     assert env["NO_PROXY"] == "corp,127.0.0.1,localhost"
 
