@@ -6,11 +6,13 @@ from broker_config.queues import CONTROL, ROUTES
 from broker_config.settings import Settings
 
 VISIBILITY_TIMEOUT_S = 30
+# A message counts as sent once RabbitMQ has said that it has it.
+AMQP = {"confirm_publish": True, "connect_timeout": 5}
 
 
 def celery_settings(settings: Settings) -> dict[str, Any]:
     """The configuration of the Celery app, from settings alone."""
-    transport = {
+    redis = {
         # Only control acks late; a killed control worker's message comes back after this.
         "visibility_timeout": VISIBILITY_TIMEOUT_S,
         # A half-open connection is noticed instead of waited on.
@@ -21,8 +23,10 @@ def celery_settings(settings: Settings) -> dict[str, Any]:
     return {
         "broker_url": settings.broker_url,
         "result_backend": settings.result_url,
-        "broker_transport_options": transport,
-        "result_backend_transport_options": transport,
+        "broker_transport_options": redis if settings.broker_is_redis else AMQP,
+        # RabbitMQ: a connection that died is noticed, and its messages come back to the queue.
+        "broker_heartbeat": 0 if settings.broker_is_redis else 10,
+        "result_backend_transport_options": redis,
         # A worker that starts before Redis waits for it.
         "broker_connection_retry_on_startup": True,
         "task_routes": ROUTES,
@@ -42,12 +46,13 @@ def celery_settings(settings: Settings) -> dict[str, Any]:
         "task_acks_late": False,
         # A full prefetch stops every queue of the consumer; a killed process must not take messages with it.
         "worker_prefetch_multiplier": 1,
-        "worker_disable_prefetch": True,
+        # Redis only. RabbitMQ itself takes a killed process's messages back, at once.
+        "worker_disable_prefetch": settings.broker_is_redis,
         # Flower tells the truth only with events.
         "worker_send_task_events": True,
         # Off: it would publish one more message for every message sent; received and started tell the same.
         "task_send_sent_event": False,
-        # Logs are ours (structlog); prints of plays stay prints.
+        # Logs are ours (structlog); prints of plays go to their runs' logs.
         "worker_hijack_root_logger": False,
         "worker_redirect_stdouts": False,
         # Claims decide who runs what; a lost broker connection must not kill held slices.

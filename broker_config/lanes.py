@@ -33,6 +33,8 @@ LANES: tuple[Lane, ...] = (
     Lane(provider="timezones"),
     Lane(provider="countries"),
     Lane(provider="fakeprov"),
+    # Plain HTTP: what plays fetch themselves, and tools of this provider; `pacing` here bounds both.
+    Lane(provider="generic_http", groups=64),
     Lane(provider=DEFAULT_LANE),
 )
 

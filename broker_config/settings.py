@@ -3,11 +3,26 @@
 What they don't say is read from the file of a running `make up`, then from `.env`.
 """
 
+import os
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+REDIS_SCHEMES = ("redis", "rediss")
+AMQP_SCHEMES = ("amqp", "amqps")
+
+
+def _database(redis_url: str, offset: int) -> str:
+    parts = urlsplit(redis_url)
+    first = int(parts.path.strip("/") or 0)
+    return urlunsplit(parts._replace(path=f"/{first + offset}"))
+
+
+def _first_database(given: dict[str, Any]) -> str:
+    redis_url = given.get("redis_url")  # not there if it was refused: that is told already
+    return "redis://refused" if redis_url is None else _database(redis_url.get_secret_value(), 0)
 
 
 class Settings(BaseSettings):
@@ -20,6 +35,11 @@ class Settings(BaseSettings):
     database_url: SecretStr = Field(description="postgresql://user:password@host:port/name")
     redis_url: SecretStr = Field(
         description="redis://:password@host:port/0; broker, results and state use db n, n+1, n+2"
+    )
+    broker_url: str = Field(
+        default_factory=_first_database,
+        repr=False,
+        description="the broker, where it isn't Redis database n: amqp://user:password@host:5672/vhost",
     )
     execution_api_url: str = Field(description="origin of the execution API, e.g. https://api.example.com")
     execution_api_token: SecretStr = Field(
@@ -34,9 +54,22 @@ class Settings(BaseSettings):
     play_modules: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="comma separated modules that define plays"
     )
+    workspace: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="folders that plays may read files of, separated by : ; default: where it is started",
+    )
     org_id: str = Field(default="default", description="org of runs that name none")
     lanes: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="comma separated lanes that a lane worker takes; empty = all declared"
+    )
+    egress_allow: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="comma separated host or host:port that fetches may reach although they are not public, "
+        "without TLS too",
+    )
+    play_version_policy: Literal["continue", "refuse"] = Field(
+        default="continue",
+        description="what a run does that began with another version of its play: continue, or wait (refuse)",
     )
     limits: dict[str, Any] = Field(default_factory=dict, description="JSON object of limits to override")
     faults: str = Field(default="", description="fault points, for tests only")
@@ -47,18 +80,32 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO")
     log_json: bool = Field(default=False)
 
-    @field_validator("play_modules", "lanes", mode="before")
+    @field_validator("play_modules", "lanes", "egress_allow", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
+    @field_validator("workspace", mode="before")
+    @classmethod
+    def _folders(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(os.pathsep) if part.strip())
+        return value
+
     @field_validator("redis_url")
     @classmethod
     def _redis_scheme(cls, value: SecretStr) -> SecretStr:
-        if urlsplit(value.get_secret_value()).scheme not in ("redis", "rediss"):
+        if urlsplit(value.get_secret_value()).scheme not in REDIS_SCHEMES:
             raise ValueError("must begin with redis:// or rediss://")
+        return value
+
+    @field_validator("broker_url")
+    @classmethod
+    def _broker_scheme(cls, value: str) -> str:
+        if urlsplit(value).scheme not in (*REDIS_SCHEMES, *AMQP_SCHEMES):
+            raise ValueError("must begin with amqp://, amqps://, redis:// or rediss://")
         return value
 
     @field_validator("execution_api_url")
@@ -70,8 +117,8 @@ class Settings(BaseSettings):
         return value
 
     @property
-    def broker_url(self) -> str:
-        return self._redis_db(0)
+    def broker_is_redis(self) -> bool:
+        return urlsplit(self.broker_url).scheme in REDIS_SCHEMES
 
     @property
     def result_url(self) -> str:
@@ -82,6 +129,4 @@ class Settings(BaseSettings):
         return self._redis_db(2)
 
     def _redis_db(self, offset: int) -> str:
-        parts = urlsplit(self.redis_url.get_secret_value())
-        first = int(parts.path.strip("/") or 0)
-        return urlunsplit(parts._replace(path=f"/{first + offset}"))
+        return _database(self.redis_url.get_secret_value(), offset)

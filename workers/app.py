@@ -14,6 +14,9 @@ from broker_config.settings import Settings
 from runtime.errors import BadInputError
 from workers.reading import Reading
 
+NOT_USED = "http://not-used.invalid"
+"""For processes that never call the execution API, which then need not be named."""
+
 
 def load_settings(**overrides: Any) -> Settings:
     """Settings from the environment; raises BadInputError with one line per problem."""
@@ -22,8 +25,14 @@ def load_settings(**overrides: Any) -> Settings:
     except SettingsError as error:
         raise BadInputError(f"settings can't be read: {error}; PLAYLANE_LIMITS is a JSON object") from None
     except ValidationError as error:
-        lines = [_problem(problem["loc"], problem["msg"]) for problem in error.errors()]
-        raise BadInputError("settings are not complete:\n  " + "\n  ".join(lines)) from None
+        problems = [one for one in error.errors() if one["type"] != "default_factory_not_called"]
+        lines = [_problem(problem["loc"], problem["msg"]) for problem in problems]
+        raise BadInputError("settings are not complete:\n  " + "\n  ".join([*lines, _WHERE_FROM])) from None
+
+
+_WHERE_FROM = (
+    "set them, or run this in the folder where `playlane up` runs, which has them in .playlane/up/stack.env"
+)
 
 
 def _problem(location: tuple[int | str, ...], message: str) -> str:
@@ -35,7 +44,7 @@ def _problem(location: tuple[int | str, ...], message: str) -> str:
 
 
 def _configuration() -> dict[str, Any]:
-    return celery_settings(load_settings())
+    return celery_settings(load_settings(execution_api_url=NOT_USED))
 
 
 app = Celery(

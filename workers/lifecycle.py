@@ -168,6 +168,7 @@ class Life:
             limits=part.limits,
             renew_session=self._renew_session,
             renew_leases=self._renew_leases,
+            watches_consumer=part.settings.broker_is_redis,
         )
 
     def _renew_session(self) -> bool:
@@ -208,7 +209,9 @@ class Life:
                 await part.stores.slices.give_back_doubtful()
                 forgotten = await part.stores.slices.give_back_forgotten(part.session_id, part.slices.ids())
                 if forgotten:
-                    log.warning("gave back slices that nobody ran here", action="slice.forgotten", slices=forgotten)
+                    log.warning(
+                        "gave back slices that nobody ran here", action="slice.forgotten", slices=forgotten
+                    )
         except PlaylaneError as error:
             log.warning("heartbeat not complete", action="session.renew", error=str(error))
 

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import structlog
+from amqp.exceptions import AMQPError
 from celery import Celery, chord
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
@@ -18,7 +19,7 @@ from runtime.model.page import PageOut
 
 log = structlog.get_logger()
 
-_LOST = (OperationalError, RedisError, OSError)
+_LOST = (OperationalError, RedisError, AMQPError, OSError)
 
 
 class CeleryPublisher:

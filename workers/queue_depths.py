@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from amqp.exceptions import AMQPError
 from kombu.exceptions import OperationalError
 
 from runtime.errors import ServiceUnreachableError
@@ -16,7 +17,7 @@ def queue_depths(names: Sequence[str]) -> dict[str, int]:
         with app.connection_for_read() as connection:
             connection.ensure_connection(max_retries=1, timeout=5)
             return {name: _depth(connection, name) for name in names}
-    except (OperationalError, OSError) as error:
+    except (OperationalError, AMQPError, OSError) as error:
         raise ServiceUnreachableError(f"the broker does not answer: {error}") from error
 
 
@@ -25,7 +26,7 @@ def queue_readers(timeout_s: float) -> dict[str, int] | None:
     inspector: Any = app.control.inspect(timeout=timeout_s)
     try:
         answers = inspector.active_queues()
-    except (OperationalError, OSError) as error:
+    except (OperationalError, AMQPError, OSError) as error:
         raise ServiceUnreachableError(f"the broker does not answer: {error}") from error
     if not answers:
         return None

@@ -36,7 +36,10 @@ class RenewalThread:
         limits: Limits,
         renew_session: Callable[[], bool],
         renew_leases: Callable[[], None],
+        watches_consumer: bool = True,
     ) -> None:
+        """`watches_consumer`: end the process if Redis, which is the broker too, answers and it reads nothing."""
+        self._watches_consumer = watches_consumer
         self._bridge = bridge
         self._limits = limits
         self._renew_session = renew_session
@@ -72,7 +75,7 @@ class RenewalThread:
                 renew_at = now + self._limits.heartbeat_s
                 self._renew()
             self._act(now - self._turned)
-            if consumer_is_lost(vital_signs.now(), self._limits):
+            if self._watches_consumer and consumer_is_lost(vital_signs.now(), self._limits):
                 self._exit(
                     EXIT_CONSUMER_LOST,
                     "Redis answers, but the consumer reads no message: a fresh process does",

@@ -1,6 +1,6 @@
 """One process's connections to Postgres, Redis and the execution API."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +24,11 @@ from runtime.postgres_store.slices import PostgresSlices
 from runtime.postgres_store.views import PostgresViews
 from runtime.postgres_store.waits import PostgresWaits
 from runtime.redis_store.connect import connect, require_noeviction
-from runtime.redis_store.dispatch_epoch import RedisDispatchEpoch
+from runtime.redis_store.dispatch_epoch import LengthOf, RedisDispatchEpoch, lengths_in
 from runtime.redis_store.inbox import RedisInbox
 from runtime.redis_store.leases import RedisLeases
 from runtime.redis_store.run_events import RedisEvents
+from workers.broker_queues import BrokerQueues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,6 @@ async def open_stores(settings: Settings, limits: Limits) -> Stores:
     pool = open_pool(settings.database_url.get_secret_value(), limits)
     await pool.open()
     state = connect(settings.state_url, limits)
-    broker = connect(settings.broker_url, limits)
     await require_noeviction(state)
     tokens = StaticTokenSource(value=settings.execution_api_token.get_secret_value())
     api = ExecutionApiClient(
@@ -72,12 +72,13 @@ async def open_stores(settings: Settings, limits: Limits) -> Stores:
     )
 
     events = RedisEvents(state, limits)
+    length_of, close_broker = _broker_lengths(settings, limits)
 
     async def close() -> None:
         await events.flush()
         await api.close()
         await state.aclose()
-        await broker.aclose()
+        await close_broker()
         await pool.close()
 
     return Stores(
@@ -93,7 +94,7 @@ async def open_stores(settings: Settings, limits: Limits) -> Stores:
         waits=PostgresWaits(pool, limits),
         leases=RedisLeases(state, limits),
         inbox=RedisInbox(state, limits),
-        epoch=RedisDispatchEpoch(state, broker, limits),
+        epoch=RedisDispatchEpoch(state, length_of, limits),
         events=events,
         samples=PostgresSamples(pool, limits),
         schedules=PostgresSchedules(pool, limits),
@@ -101,3 +102,12 @@ async def open_stores(settings: Settings, limits: Limits) -> Stores:
         state=state,
         close=close,
     )
+
+
+def _broker_lengths(settings: Settings, limits: Limits) -> tuple[LengthOf, Callable[[], Awaitable[None]]]:
+    """How the broker is asked for the length of a queue, and how that ends."""
+    if settings.broker_is_redis:
+        broker = connect(settings.broker_url, limits)
+        return lengths_in(broker), broker.aclose
+    asked = BrokerQueues(settings.broker_url, limits)
+    return asked.length_of, asked.close

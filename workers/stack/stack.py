@@ -15,9 +15,7 @@ from workers.stack.supervisor import Supervisor
 API_VARIABLE = "PLAYLANE_EXECUTION_API_URL"
 MODULES_VARIABLE = "PLAYLANE_PLAY_MODULES"
 PROBE_VARIABLE = "PLAYLANE_PROBE_PORT"
-DEFAULT_MODULES = ",".join(
-    f"examples.plays.{name}" for name in ("airports", "leads", "approvals", "parent")
-)
+DEFAULT_MODULES = ",".join(f"examples.plays.{name}" for name in ("airports", "leads", "approvals", "parent"))
 PLAYLANE = (sys.executable, "-m", "workers.cli.main")
 API = (sys.executable, "-m", "examples.execution_api")
 LOCAL_HOSTS = "127.0.0.1,localhost"
