@@ -33,6 +33,8 @@ def celery_settings(settings: Settings) -> dict[str, Any]:
         "task_default_queue": CONTROL,
         # A route to a queue that nobody declared is a queue without a consumer, not an error: doctor names it.
         "task_create_missing_queues": True,
+        # A message that can't be read is dropped; Celery's own consumer would end its process, again and again.
+        "worker_consumer": "workers.message_guard:GuardedConsumer",
         # JSON only: a message is data, never code.
         "task_serializer": "json",
         "result_serializer": "json",

@@ -5,8 +5,7 @@ from typing import Any
 import structlog
 
 from runtime.errors import BadInputError, UnknownPlayError
-from runtime.model.messages import parse_event, parse_play_run, parse_run_cancel
-from runtime.model.run import NewRun
+from runtime.model.messages import parse_event, parse_play_run, parse_run_cancel, printable, refused_run
 from workers.app import app
 from workers.wiring import process
 
@@ -57,13 +56,6 @@ def settle_page(run_id: str, dataset_id: int, page: int) -> None:
 
 def _refuse(fields: dict[str, Any], error: BadInputError) -> None:
     log.error("message refused", action="plays.run", error=str(error), run_id=str(fields.get("run_id"))[:200])
-    run_id = fields.get("run_id")
-    if not isinstance(run_id, str) or not run_id:
-        return
-    refused = NewRun(
-        run_id=run_id[:200],
-        org_id=str(fields.get("org_id") or "default")[:200],
-        play=str(fields.get("play"))[:100],
-        input=None,
-    )
-    process().call(process().control.refuse(refused, error.to_payload()))
+    refused = refused_run(fields)
+    if refused is not None:
+        process().call(process().control.refuse(refused, printable(error.to_payload())))

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 from celery.worker.strategy import proto1_to_proto2
+from kombu.exceptions import ContentDisallowed, DecodeError
 
 from runtime.errors import BadInputError, PlaylaneError
 from runtime.model import post_message
@@ -66,7 +67,7 @@ def hand_to_lane(task: Any, app: Any, consumer: Any, **_: Any) -> Callable[..., 
         events.received()
         try:
             post = post_message.from_message(_kwargs(message, body)["post"])
-        except (BadInputError, KeyError, TypeError, ValueError) as error:
+        except (BadInputError, LookupError, TypeError, ValueError, DecodeError, ContentDisallowed) as error:
             log.error("post refused", action="lane.refuse", error=str(error))
             events.failed(error)
             return

@@ -24,10 +24,14 @@ LANE_METRICS: dict[str, tuple[str, Callable[[LaneState], float | None]]] = {
     "playlane_lane_waiting": ("Tickets and calls in line", lambda state: state.waiting),
     "playlane_lane_rate_per_s": ("Rate now; 0 = closed", lambda state: state.rate_per_s),
     "playlane_lane_full_rate_per_s": ("Declared rate", lambda state: state.full_rate_per_s),
-    "playlane_lane_requests": ("Requests sent within a day", lambda state: state.requests),
-    "playlane_lane_items": ("Calls sent within a day", lambda state: state.items),
+    "playlane_lane_requests": ("Requests sent since a day without any", lambda state: state.requests),
+    "playlane_lane_items": ("Calls sent since a day without any", lambda state: state.items),
     "playlane_lane_fill_ratio": ("How full requests were", lambda state: state.fill),
     "playlane_lane_slots_held": ("Concurrency slots held", lambda state: len(state.holders)),
+    "playlane_lane_oldest_slot_s": (
+        "Seconds since the longest held concurrency slot was taken",
+        lambda state: max([0, *(state.now_ms - holder.since_ms for holder in state.holders)]) / 1000,
+    ),
     "playlane_lane_closed_s": (
         "Seconds until the provider may be asked again",
         lambda state: max(0, (state.closed_until_ms or 0) - state.now_ms) / 1000,
@@ -84,7 +88,7 @@ def _lane_families(states: Sequence[LaneState]) -> Iterable[Metric]:
         for state in states:
             value = value_of(state)
             if value is not None:
-                family.add_metric([state.lane, state.provider, state.org_id], value)
+                family.add_metric([state.lane, state.name, state.org_id], value)
         yield family
 
 

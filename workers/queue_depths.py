@@ -6,9 +6,12 @@ from typing import Any
 
 from amqp.exceptions import AMQPError
 from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
 
 from runtime.errors import ServiceUnreachableError
 from workers.app import app
+
+_LOST = (OperationalError, AMQPError, RedisError, OSError)
 
 
 def queue_depths(names: Sequence[str]) -> dict[str, int]:
@@ -17,7 +20,7 @@ def queue_depths(names: Sequence[str]) -> dict[str, int]:
         with app.connection_for_read() as connection:
             connection.ensure_connection(max_retries=1, timeout=5)
             return {name: _depth(connection, name) for name in names}
-    except (OperationalError, AMQPError, OSError) as error:
+    except _LOST as error:
         raise ServiceUnreachableError(f"the broker does not answer: {error}") from error
 
 
@@ -26,7 +29,7 @@ def queue_readers(timeout_s: float) -> dict[str, int] | None:
     inspector: Any = app.control.inspect(timeout=timeout_s)
     try:
         answers = inspector.active_queues()
-    except (OperationalError, AMQPError, OSError) as error:
+    except _LOST as error:
         raise ServiceUnreachableError(f"the broker does not answer: {error}") from error
     if not answers:
         return None

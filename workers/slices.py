@@ -4,7 +4,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from runtime.engine.row_writer import SliceEnd
-from runtime.errors import PlayVersionUnavailableError, RunFatalError
+from runtime.errors import PlayVersionUnavailableError, RunFatalError, SecretUnavailableError
 from runtime.model.slice import SliceId, TakenSlice
 from workers.wiring import WorkerProcess
 
@@ -28,7 +28,7 @@ def _run_once(process: WorkerProcess, run_id: str, slice_id: SliceId) -> None:
         return
     try:
         program = process.recover(taken)
-    except PlayVersionUnavailableError as error:
+    except (PlayVersionUnavailableError, SecretUnavailableError) as error:
         delay_s = process.call(process.versions.slice_delay_s(run_id, error))
         process.call(slices.give_back(taken, delay_s or 0.0))
         raise

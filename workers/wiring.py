@@ -279,8 +279,8 @@ class WorkerProcess:
             session_id=self.session_id,
             limits=self.limits,
             fault=self.fault,
-            take_usage=self.caller.take_usage,
-            give_back_usage=self.caller.give_back_usage,
+            take_usage=self.caller.usage.take,
+            give_back_usage=self.caller.usage.give_back,
             events=self.stores.events,
         )
         return SliceRunner(

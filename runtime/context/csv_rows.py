@@ -190,7 +190,9 @@ class _Reading:
             try:
                 cells = next(reader, None)
             except csv.Error as error:
-                raise self._error(self._row_line, 1, f"the record that begins here: {error}") from error
+                raise self._error(
+                    self._row_line, 1, f"the record that begins here: {_meant(error)}"
+                ) from error
             if cells is None:
                 break
             if not cells:
@@ -229,3 +231,8 @@ class _Reading:
 
 def _unreadable(path: str, error: OSError) -> CsvError:
     return CsvError(f"{path} can't be read ({error.strerror}): name a file that the play workers can open")
+
+
+def _meant(error: csv.Error) -> str:
+    """Python's words for a quote that nothing closes name no quote."""
+    return "a quote is never closed" if str(error) == "unexpected end of data" else str(error)

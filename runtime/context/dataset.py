@@ -66,7 +66,7 @@ class DatasetBuilder:
         self._key = text_name(key, f'play "{play}": a dataset')
         self._namespace = namespace_of(self._key, play)
         self._rows = _checked_rows(rows, self._where())
-        self._columns: list[Column] = []
+        self._columns: dict[str, Column] = {}
 
     def with_column(
         self,
@@ -102,11 +102,11 @@ class DatasetBuilder:
         return self
 
     def _add(self, column: Column) -> Self:
-        if any(one.name == column.name for one in self._columns):
+        if column.name in self._columns:
             raise PlayDefinitionError(
                 f'{self._where()}: column "{column.name}" is added twice; give one another name'
             )
-        self._columns.append(column)
+        self._columns[column.name] = column
         return self
 
     def step(self, *_: Any, **__: Any) -> NoReturn:
@@ -145,7 +145,7 @@ class DatasetBuilder:
             DatasetSpec(
                 key=self._key,
                 namespace=self._namespace,
-                columns=tuple(self._columns),
+                columns=tuple(self._columns.values()),
                 rows=self._rows,
                 row_key=_key_spec(key, self._where()),
                 on_row_error=on_row_error,

@@ -17,7 +17,13 @@ from runtime.context.dataset_handle import current_reader
 from runtime.context.returned import returned
 from runtime.engine.body_loop import BodyLoop
 from runtime.engine.outcomes import error_of
-from runtime.errors import NonDeterministicPlayError, PlayDeadlockError, PlayDefinitionError, PlaySpinsError
+from runtime.errors import (
+    NonDeterministicPlayError,
+    PlayDeadlockError,
+    PlayDefinitionError,
+    PlaySpinsError,
+    SecretUnavailableError,
+)
 from runtime.model.operation import JournalEntry, Op, OpKind
 from runtime.play import PlayDefinition, PlayRegistry, plays
 from runtime.policy.identity import operation_digest
@@ -69,6 +75,7 @@ class Body:
         self.limits = limits
         self.datasets: dict[str, DatasetSpec] = {}
         self.stopping = False
+        self._unavailable: SecretUnavailableError | None = None
         self.refused = 0
         self.loop = BodyLoop(timers=self, max_turns=limits.body_turns)
         self.ctx = make_ctx(self)
@@ -111,14 +118,23 @@ class Body:
         return self._input
 
     def secret(self, name: str) -> str:
-        """The value of a secret, live in every replay too: the body's thread waits, which changes no order."""
+        """The value of a secret, live in every replay too: the body's thread waits, which changes no order.
+
+        One that can't be had stops the body: nothing that it made of that would repeat itself.
+        """
         if events._get_running_loop() is not self.loop:
             raise PlayDefinitionError(
                 f'play "{self.play.name}" awaited ctx.secrets.get("{name}") outside its body and outside a row'
             )
         if self._secret_of is None:
             raise PlayDefinitionError("ctx.secrets can't be used here: this process has no source of secrets")
-        return self._secret_of(name)
+        if self.stopping:
+            raise SuspendingError
+        try:
+            return self._secret_of(name)
+        except SecretUnavailableError as error:
+            self._unavailable, self.stopping = error, True
+            raise SuspendingError from error
 
     def nth(self, name: str) -> int:
         """How often `name` was asked before in this body."""
@@ -172,7 +188,7 @@ class Body:
         )
         context.run(body_output.set, self.output)
         self._main = self.loop.create_task(coroutine, name=self.play.name, context=context)  # type: ignore[arg-type]
-        self.loop.run_until_idle()
+        self._run()
 
     def deliver(self, entry: JournalEntry) -> bool:
         """Hand over one outcome and run until idle; False if the body had given the operation up."""
@@ -190,8 +206,13 @@ class Body:
         del self._asked[entry.op_key]
         self.loop.now_s = max(self.loop.now_s, entry.outcome.get("at_ms", 0) / 1000)
         self._hand_over(asked, entry.outcome)
-        self.loop.run_until_idle()
+        self._run()
         return True
+
+    def _run(self) -> None:
+        self.loop.run_until_idle()
+        if self._unavailable is not None:
+            raise self._unavailable
 
     def _hand_over(self, asked: Asked, outcome: dict[str, Any]) -> None:
         if asked.timer is not None:

@@ -21,9 +21,12 @@ from runtime.engine.secret_values import SecretValues, body_secrets
 from runtime.errors import (
     JsonValueError,
     NonDeterministicPlayError,
+    PlaylaneError,
     PlayVersionUnavailableError,
     RunFatalError,
+    SecretSilentError,
     SecretTaintError,
+    SecretUnavailableError,
 )
 from runtime.known_secrets import known_secrets
 from runtime.model.events import Logged, RunStarted, RunSuspended
@@ -105,11 +108,11 @@ class Attempt:
                 if end is not None:
                     return end
             return self._end_done()
-        except PlayVersionUnavailableError as error:
+        except (PlayVersionUnavailableError, SecretSilentError) as error:
             return self._hand_back(error)
         except NonDeterministicPlayError as error:
             return self._hand_back(error) if self._is_other_version else self._end_failed(error)
-        except RunFatalError as error:
+        except (RunFatalError, SecretUnavailableError) as error:
             return self._end_failed(error)
         finally:
             self._drop()
@@ -245,7 +248,7 @@ class Attempt:
         self._call(self._ports.runs.release(self._run.run_id, self._run.attempt))
         return DriveEnd.RELEASED
 
-    def _hand_back(self, error: RunFatalError) -> DriveEnd:
+    def _hand_back(self, error: PlaylaneError) -> DriveEnd:
         self._flights.cancel_all()
         self._call(self._ports.operations.settled())
         given = self._call(self._versions.hand_back(self._run, error))

@@ -1,17 +1,19 @@
 """The caller's side of lanes: equal calls share one entry, receipts first, posts in bulk, answers or a poll."""
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 
 import structlog
 
+from runtime.engine.caller_entries import Entry, Waiting
+from runtime.engine.caller_usage import CallerUsage
 from runtime.engine.ending_tasks import end_tasks
 from runtime.engine.lane_silence import LaneSilence
 from runtime.engine.poster import Poster
 from runtime.errors import ServiceUnreachableError
-from runtime.model.call import Answer, AnswerState, Call, Usage
+from runtime.model.call import Answer, AnswerState, Call
 from runtime.model.call_options import NO_OPTIONS, CallOptions
 from runtime.policy import freshness, reposting
 from runtime.policy.answering import answer_of, serves
@@ -19,45 +21,6 @@ from runtime.policy.limits import Limits
 from runtime.ports import Inbox, LeaseStore, ReceiptStore
 
 log = structlog.get_logger()
-
-
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    """Somebody here who wants an answer to an entry's key."""
-
-    call: Call
-    asked_ms: float
-    receipt_wait_ms: float | None
-    answered: "asyncio.Future[Answer]" = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-
-    @property
-    def is_open(self) -> bool:
-        return not self.answered.done()
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """One key that this process waits for."""
-
-    key: str
-    lane: str
-    waiters: list[_Waiter] = field(default_factory=list)
-    posts: int = 0
-    posted_ms: float = 0.0
-    posted_run: str | None = None  # for which the poster has it
-    polls: int = 0
-    poll_at_ms: float = 0.0
-    leased_ms: float = 0.0  # when somebody was last seen to work on it
-
-    @property
-    def waiting(self) -> list[_Waiter]:
-        return [waiter for waiter in self.waiters if waiter.is_open]
-
-    @property
-    def lookup_keys(self) -> tuple[str, ...]:
-        return self.waiters[0].call.lookup_keys if self.waiters else ()
 
 
 class Caller:
@@ -81,10 +44,10 @@ class Caller:
         self._poster = poster
         self._limits = limits
         self._silence = LaneSilence(leases, lane_is_read, limits)
-        self._entries: dict[str, _Entry] = {}
-        self._fresh: list[_Entry] = []
+        self._entries: dict[str, Entry] = {}
+        self._fresh: list[Entry] = []
         self._looking = False
-        self._usage: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+        self.usage = CallerUsage()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -101,7 +64,7 @@ class Caller:
 
         Raises CallWaitExceededError when one of the author's waits is over.
         """
-        waiter = _Waiter(call=call, asked_ms=self._now_ms(), receipt_wait_ms=options.receipt_wait_ms)
+        waiter = Waiting(call=call, asked_ms=self._now_ms(), receipt_wait_ms=options.receipt_wait_ms)
         followed = call.key in self._entries
         entry = self._join(waiter, lane)
         max_wait_ms = options.max_wait_ms
@@ -124,46 +87,31 @@ class Caller:
                     call, lane, f"max_wait_ms={max_wait_ms:g}", posts=entry.posts, leased=False
                 )
         if answer.cached and not followed:
-            self._usage[call.run_id, call.tool][0] += 1
+            self.usage.count(call, cached=1)
         return replace(answer, followed=True) if followed else answer
-
-    def take_usage(self) -> tuple[Usage, ...]:
-        """Counts since the last take, to be written with the rows that they belong to."""
-        taken, self._usage = self._usage, defaultdict(lambda: [0, 0])
-        return tuple(
-            Usage(run_id=run_id, tool=tool, cached=cached, followed=followed)
-            for (run_id, tool), (cached, followed) in taken.items()
-        )
-
-    def give_back_usage(self, usage: Iterable[Usage]) -> None:
-        """The write that carried `usage` failed: count it again."""
-        for part in usage:
-            counts = self._usage[part.run_id, part.tool]
-            counts[0] += part.cached
-            counts[1] += part.followed
 
     async def store_usage(self) -> None:
         """Write the counts where no row writer does: in a process that runs bodies."""
-        usage = self.take_usage()
+        usage = self.usage.take()
         if not usage:
             return
         try:
             await self._receipts.commit(self._session_id, (), usage)
         except ServiceUnreachableError as error:
-            self.give_back_usage(usage)
+            self.usage.give_back(usage)
             log.warning("usage not stored yet", action="caller.usage", error=str(error))
 
     # ---- from receipts to posts
 
-    def _join(self, waiter: _Waiter, lane: str) -> _Entry:
+    def _join(self, waiter: Waiting, lane: str) -> Entry:
         call = waiter.call
         entry = self._entries.get(call.key)
         if entry is None:
-            entry = self._entries[call.key] = _Entry(key=call.key, lane=lane)
+            entry = self._entries[call.key] = Entry(key=call.key, lane=lane)
             self._fresh.append(entry)
             self._gather()
         else:
-            self._usage[call.run_id, call.tool][1] += 1
+            self.usage.count(call, followed=1)
         entry.waiters.append(waiter)
         if waiter.receipt_wait_ms is not None and entry.posts:
             entry.poll_at_ms = min(entry.poll_at_ms, waiter.asked_ms + waiter.receipt_wait_ms)
@@ -189,18 +137,20 @@ class Caller:
                     self._post(await self._unanswered(fresh))
                 except Exception as error:  # of ours: whoever asked must learn it, no poll would
                     log.exception("calls not posted", action="caller.look_up", calls=len(fresh))
-                    _fail(fresh, error)
+                    for entry in fresh:
+                        entry.fail(error)
+                        self._is_waited_for(entry)
         finally:
             self._looking = False
 
-    async def _unanswered(self, entries: list[_Entry]) -> list[_Entry]:
+    async def _unanswered(self, entries: list[Entry]) -> list[Entry]:
         """Entries that stored receipts leave somebody of waiting."""
         try:
             stored = await self._receipts.read([key for entry in entries for key in entry.lookup_keys])
         except ServiceUnreachableError as error:
             log.warning("receipts not readable", action="caller.read", error=str(error))
             stored = {}
-        left: list[_Entry] = []
+        left: list[Entry] = []
         for entry in entries:
             for receipt in [stored[key] for key in entry.lookup_keys if key in stored]:
                 answer = answer_of(receipt, cached=entry.posts == 0, key=entry.key)
@@ -215,7 +165,7 @@ class Caller:
                 left.append(entry)
         return left
 
-    def _post(self, entries: list[_Entry]) -> None:
+    def _post(self, entries: list[Entry]) -> None:
         now_ms = self._now_ms()
         for entry in entries:
             if not self._is_waited_for(entry):
@@ -228,7 +178,7 @@ class Caller:
             entry.posted_run = call.run_id
             self._poster.add(entry.lane, call)
 
-    def _unpost(self, entry: _Entry) -> None:
+    def _unpost(self, entry: Entry) -> None:
         """The last post of it is over."""
         if entry.posted_run is not None:
             self._poster.done(entry.lane, entry.posted_run, entry.key)
@@ -248,8 +198,8 @@ class Caller:
                 await asyncio.sleep(self._limits.inbox_block_s)
 
     async def _take(self, answers: list[Answer]) -> None:
-        stored: list[_Entry] = []
-        again: list[_Entry] = []
+        stored: list[Entry] = []
+        again: list[Entry] = []
         for answer in answers:
             entry = self._entries.get(answer.key)
             if entry is None:
@@ -267,7 +217,7 @@ class Caller:
             await self._unanswered(stored)
         self._post(again)
 
-    def _answer(self, entry: _Entry, answer: Answer, serves_call: Callable[[Call], bool]) -> bool:
+    def _answer(self, entry: Entry, answer: Answer, serves_call: Callable[[Call], bool]) -> bool:
         """Answer whom it serves; True if it served anybody."""
         served = [waiter for waiter in entry.waiting if serves_call(waiter.call)]
         for waiter in served:
@@ -295,18 +245,18 @@ class Caller:
         for start in range(0, len(due), chunk):
             await self._poll_chunk(due[start : start + chunk], now_ms)
 
-    async def _poll_chunk(self, due: list[_Entry], now_ms: float) -> None:
+    async def _poll_chunk(self, due: list[Entry], now_ms: float) -> None:
         left = await self._unanswered([entry for entry in due if self._is_waited_for(entry)])
         if not left:
             return
         leased = await self._leases.alive([entry.key for entry in left])
-        again: list[_Entry] = []
+        again: list[Entry] = []
         silent: Counter[str] = Counter()
         for entry in left:
             entry.polls += 1
             if entry.key in leased:
                 entry.leased_ms = now_ms
-            elif await self._end_waits(entry, now_ms):
+            elif await self._silence.end_waits(entry, now_ms):
                 silent[entry.lane] += 1
             self._poll_later(entry, now_ms)
             if entry.posted_run and self._poster.holds(entry.lane, entry.posted_run, entry.key):
@@ -325,34 +275,7 @@ class Caller:
             log.warning("posting calls again", action="caller.repost", calls=len(again), lane=again[0].lane)
             self._post(again)
 
-    async def _end_waits(self, entry: _Entry, now_ms: float) -> bool:
-        """Nobody works on it: end the waits whose author said so, and let the others' rows wait outside their slices.
-
-        True if somebody has waited longer than is usual.
-        """
-        is_silent = False
-        for waiter in entry.waiting:
-            unleased_ms = now_ms - max(waiter.asked_ms, entry.leased_ms)
-            is_silent = is_silent or unleased_ms >= self._limits.receipt_wait_ms
-            if waiter.receipt_wait_ms is not None and unleased_ms >= waiter.receipt_wait_ms:
-                bound = f"receipt_wait_ms={waiter.receipt_wait_ms:g}"
-                error = await self._silence.exceeded(
-                    waiter.call, entry.lane, bound, posts=entry.posts, leased=False
-                )
-                if waiter.is_open:
-                    waiter.answered.set_exception(error)
-            elif (
-                waiter.receipt_wait_ms is None
-                and unleased_ms >= self._limits.receipt_wait_ms
-                and waiter.is_open
-            ):
-                later = Answer(
-                    key=waiter.call.key, state=AnswerState.TRY_LATER, until_ms=self._limits.hold_ms
-                )
-                waiter.answered.set_result(later)
-        return is_silent
-
-    def _poll_later(self, entry: _Entry, now_ms: float) -> None:
+    def _poll_later(self, entry: Entry, now_ms: float) -> None:
         ends = [
             max(waiter.asked_ms, entry.leased_ms) + waiter.receipt_wait_ms
             for waiter in entry.waiting
@@ -360,7 +283,7 @@ class Caller:
         ]
         entry.poll_at_ms = min([now_ms + reposting.poll_delay_ms(entry.polls, self._limits), *ends])
 
-    def _is_waited_for(self, entry: _Entry) -> bool:
+    def _is_waited_for(self, entry: Entry) -> bool:
         """Forget a key whose last waiter was answered or cancelled."""
         is_here = self._entries.get(entry.key) is entry
         entry.waiters = entry.waiting
@@ -376,9 +299,3 @@ class Caller:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _fail(entries: Iterable[_Entry], error: Exception) -> None:
-    for entry in entries:
-        for waiter in entry.waiting:
-            waiter.answered.set_exception(error)

@@ -174,7 +174,7 @@ class Fetches:
         self, context: CallContext, where: str, request: FetchRequest, error: PlaylaneError, attempt: int
     ) -> PlaylaneError:
         """The error with what was fetched and how often it was tried, secrets blackened."""
-        place = request.url.partition("?")[0][:300]
+        place = fetching.shown_url(request.url)
         text = f"{where}: {request.method} {place} failed in attempt {attempt}: {error}"
         return type(error)(self._parts.known.of(context.org_id).text(text))
 

@@ -157,8 +157,7 @@ class LaneEngine:
             item.is_queued = True
             call = item.call
             spec = specs[spec_key(call)]
-            bucket_of_input = spec.strategy.bucket(call.input)
-            group = (call.org_id, call.tool, call.integration_mode, call.auth_scope, bucket_of_input)
+            group = (call.org_id, call.tool, call.integration_mode, call.auth_scope, spec.bucket_of(call))
             groups.setdefault(group, []).append(item)
         now_ms = self._parts.clock.now_ms()
         for together in groups.values():

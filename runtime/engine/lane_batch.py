@@ -11,6 +11,7 @@ from runtime.engine.lane_book import LaneBook, leases_of
 from runtime.engine.lane_budget import LaneBudget
 from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_flight import Flight, Stage
+from runtime.engine.lane_outcomes import no_payload
 from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_refusal import Refusal, not_charged
 from runtime.engine.lane_reply import Reply
@@ -97,7 +98,12 @@ class BatchFlow:
         """One outcome per item; None if the batch went on as halves, was asked for anew, or was lost to another."""
         parts = self._parts
         calls = flight.calls
-        request = flight.spec.request(calls)
+        try:
+            request = flight.spec.request(calls)
+        except Exception as error:  # of a strategy that a deployment registered
+            log.exception("no payload for a batch", action="lane.payload", tool=calls[0].tool)
+            not_charged(flight.items)
+            return no_payload(flight, error)
         failures = retrying.Failures()
         while True:
             _leaves(flight)

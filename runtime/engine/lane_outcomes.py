@@ -28,6 +28,20 @@ def failed_outcomes(
     return (outcome,) * count
 
 
+def no_payload(flight: Flight, error: Exception) -> tuple[ItemOutcome, ...]:
+    """The batch strategy failed, so nothing was sent: its author must mend it, and a later run may ask again."""
+    strategy = flight.spec.strategy
+    outcome = ItemFailed(
+        code="bad_batch_strategy",
+        message=f"batch strategy {strategy.name} made no payload for {len(flight.items)} calls ({error!r:.200}); "
+        "nothing was sent",
+        retryable=False,
+        terminal=False,
+        charged=False,
+    )
+    return (outcome,) * len(flight.items)
+
+
 def receipts_of(flight: Flight, limits: Limits) -> list[Receipt]:
     """One receipt per item, aligned."""
     return [

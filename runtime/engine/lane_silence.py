@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
+from runtime.engine.caller_entries import Entry
 from runtime.errors import CallWaitExceededError, ServiceUnreachableError
-from runtime.model.call import Call
+from runtime.model.call import Answer, AnswerState, Call
 from runtime.policy.limits import Limits
 from runtime.ports import LeaseStore
 
@@ -55,6 +56,31 @@ class LaneSilence:
                 lane=lane,
                 calls=count,
             )
+
+    async def end_waits(self, entry: Entry, now_ms: float) -> bool:
+        """Nobody works on it: end the waits whose author said so, and let the others' rows wait outside their slices.
+
+        True if somebody has waited longer than is usual.
+        """
+        is_silent = False
+        for waiter in entry.waiting:
+            unleased_ms = now_ms - max(waiter.asked_ms, entry.leased_ms)
+            is_silent = is_silent or unleased_ms >= self._limits.receipt_wait_ms
+            if waiter.receipt_wait_ms is not None and unleased_ms >= waiter.receipt_wait_ms:
+                bound = f"receipt_wait_ms={waiter.receipt_wait_ms:g}"
+                error = await self.exceeded(waiter.call, entry.lane, bound, posts=entry.posts, leased=False)
+                if waiter.is_open:
+                    waiter.answered.set_exception(error)
+            elif (
+                waiter.receipt_wait_ms is None
+                and unleased_ms >= self._limits.receipt_wait_ms
+                and waiter.is_open
+            ):
+                later = Answer(
+                    key=waiter.call.key, state=AnswerState.TRY_LATER, until_ms=self._limits.hold_ms
+                )
+                waiter.answered.set_result(later)
+        return is_silent
 
     async def _is_leased(self, key: str) -> bool | None:
         try:

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
+from runtime.batch_strategies import batch_strategies
 from runtime.engine.lane_book import Item
 from runtime.model import json_value
 from runtime.model.call import Call
@@ -11,13 +14,14 @@ from runtime.model.lease import BatchRecord
 from runtime.model.physical_request import PhysicalRequest
 from runtime.model.query_page import QueryPage
 from runtime.model.tool import ToolMetadata
-from runtime.policy.batching import BatchStrategy, strategy_for
+from runtime.policy.batching import BatchStrategy
 from runtime.policy.coalescing import BucketKey
 from runtime.policy.identity import batch_idempotency_key
 from runtime.policy.limits import Limits
 from runtime.policy.retrying import deadline_ms
 
 CONTRACT = "raw-v2"
+log = structlog.get_logger()
 
 SpecKey = tuple[str, str]
 
@@ -45,9 +49,19 @@ class BatchSpec:
             operation=self.strategy.operation,
             strategy=self.strategy.name,
             strategy_revision=self.strategy.revision,
-            bucket=self.strategy.bucket(call.input) if call.page is None else f"page:{call.key}",
+            bucket=self.bucket_of(call),
             tool=self.metadata.tool,
         )
+
+    def bucket_of(self, call: Call) -> str:
+        """Which of the operation's calls it may travel with; alone if the strategy fails to say."""
+        if call.page is not None:
+            return f"page:{call.key}"
+        try:
+            return self.strategy.bucket(call.input)
+        except Exception:
+            log.exception("no bucket for a call", action="lane.bucket", tool=call.tool)
+            return f"alone:{call.key}"
 
     def request(self, calls: Sequence[Call], attempt: int = 0) -> PhysicalRequest:
         """The one request of these calls in this order."""
@@ -111,7 +125,7 @@ def batch_spec(metadata: ToolMetadata, limits: Limits) -> BatchSpec:
     """Raises PlayDefinitionError if the tool declares a strategy that is not known here."""
     return BatchSpec(
         metadata=metadata,
-        strategy=strategy_for(metadata),
+        strategy=batch_strategies.of(metadata),
         timeout_ms=deadline_ms(metadata.tool, asked_ms=None, declared_ms=metadata.timeout_ms, limits=limits),
     )
 

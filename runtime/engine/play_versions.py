@@ -3,7 +3,7 @@
 import structlog
 
 from runtime.engine.outcomes import run_error
-from runtime.errors import PlaylaneError, PlayVersionUnavailableError
+from runtime.errors import PlaylaneError, PlayVersionUnavailableError, SecretUnavailableError
 from runtime.model.run import ClaimedRun, RunState
 from runtime.play import PlayDefinition
 from runtime.policy import versions
@@ -64,8 +64,9 @@ class PlayVersions:
             await self._runs.fail(run_id, self._gave_up(error).to_payload())
         return delay_s
 
-    def _gave_up(self, error: PlaylaneError) -> PlayVersionUnavailableError:
-        return PlayVersionUnavailableError(
+    def _gave_up(self, error: PlaylaneError) -> PlaylaneError:
+        kind = type(error) if isinstance(error, SecretUnavailableError) else PlayVersionUnavailableError
+        return kind(
             f"{error}. No worker could go on for {self._limits.version_wait_s:.0f} s: the run has ended"
         )
 

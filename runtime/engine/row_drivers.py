@@ -25,7 +25,7 @@ class RowDrivers(Generic[T]):
         self.done: asyncio.Future[None] = self._loop.create_future()
         self._spawn()
 
-    async def cancel(self, wait_s: float = 1.0) -> None:
+    async def cancel(self, wait_s: float) -> None:
         """Cancel rows that still run and wait for them a moment; an author may swallow one cancellation."""
         self._all_begun = True
         tasks = list(self._tasks)

@@ -47,7 +47,7 @@ class SliceBoundaries:
         )
 
     async def _read(self) -> dict[int, dict[str, KnownBoundary]]:
-        positions = [row.position for row in self._taken.rows]
+        positions = [row.position for row in (*self._taken.rows, *self._taken.later)]
         found = await self.store.row_boundaries(self._taken.id.dataset_id, positions)
         self.read_at_ms = _now_ms()
         rows: dict[int, dict[str, KnownBoundary]] = {}

@@ -37,8 +37,8 @@ class RunUpkeep:
 
     async def sample(self) -> int:
         """Note how live runs and the lanes stand."""
-        sampled = await self._samples.sample_runs()
-        if sampled:
+        await self._samples.sample_runs()
+        if await self._samples.any_live():
             await self._samples.sample_lanes(await self._lanes())
         return 0  # no news
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from runtime.errors import SecretUnavailableError
+from runtime.errors import SecretSilentError, SecretUnavailableError
 from runtime.known_secrets import KnownSecrets, known_secrets
 from runtime.policy.limits import Limits
 from runtime.ports import LoopBridge
@@ -84,7 +84,7 @@ def body_secrets(
         try:
             return bridge.call(source.value(org_id, name, play), limits.body_call_s)
         except TimeoutError:
-            raise SecretUnavailableError(
+            raise SecretSilentError(
                 f'secret "{name}" was not given within {limits.body_call_s:g} s; a later run may ask again'
             ) from None
 

@@ -193,11 +193,13 @@ class SliceRunner:
                     drivers.done.result()
             finally:
                 leaving.is_up = True
-                await drivers.cancel()
+                await drivers.cancel(self._limits.left_over_wait_s)
 
     async def _run_row(self, turn: SliceTurn, row: InputRow, leaving: StopSign) -> None:
         logs: list[RunLine] = []
-        await self._writer.add(turn.taken.id, await turn.finished(row, leaving, logs), logs)
+        ended = await turn.finished(row, leaving, logs)
+        if not leaving.is_up:  # else the slice may have another holder, in this process too
+            await self._writer.add(turn.taken.id, ended, logs)
 
 
 async def _there(rows: Sequence[InputRow]) -> Sequence[InputRow]:

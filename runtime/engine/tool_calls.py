@@ -1,66 +1,30 @@
 """From `ctx.tools.execute` to a value: keys, lane, the caller, and the answer as a value or an error."""
 
 import asyncio
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
 from runtime import tracing
-from runtime.context.tool_result import ToolResult, tool_result
+from runtime.context.tool_result import ToolResult
+from runtime.engine.call_answers import origin_of, over_budget, result_of
+from runtime.engine.call_context import ANYWHERE, CallContext, CallPlace
+from runtime.engine.call_making import asked_call
 from runtime.engine.caller import Caller
-from runtime.engine.waiting_tools import DurablePlace, WaitingCall, WaitingTools, call_name
-from runtime.errors import (
-    BudgetExceededError,
-    PersistenceLostError,
-    PlaylaneError,
-    RowWaitsError,
-    RunHaltedError,
-    ToolOutcomeUnknownError,
-    ToolRejectedError,
-    tool_call_error,
-)
+from runtime.engine.waiting_tools import WaitingCall, WaitingTools, call_name
+from runtime.errors import RowWaitsError, ToolRejectedError
 from runtime.known_secrets import known_secrets
-from runtime.model.call import ANY_AGE, Answer, AnswerState, Call
+from runtime.model.call import Answer, AnswerState
 from runtime.model.call_options import NO_OPTIONS, CallOptions
 from runtime.model.canonical_json import digest
 from runtime.model.row_wait import RowWait, WaitKind
 from runtime.model.tool import ToolMetadata
-from runtime.model.tool_output import Origin
-from runtime.policy import freshness, identity, retrying
-from runtime.policy.freshness import NO_REFRESH, Refresh
+from runtime.policy import retrying
 from runtime.policy.limits import Limits
+from runtime.policy.normalising import normalised
 from runtime.ports import ToolCatalog
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallContext:
-    """On whose behalf a call is made."""
-
-    org_id: str
-    run_id: str
-    integration_mode: str | None = None
-    refresh: Refresh = NO_REFRESH
-    budget: tuple[str, ...] = ()  # accounts that its calls are counted against
-
-
-def _first(_what: str) -> int:
-    return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallPlace:
-    """Where in its run a call is asked. `nth` counts equal calls of one place, from 0."""
-
-    parts: tuple[str | int, ...] = ()
-    nth: Callable[[str], int] = field(default=_first, compare=False)
-    durable: DurablePlace | None = field(default=None, compare=False)  # where it may wait for a later answer
-    node: tuple[str, ...] = ()  # as the API is told: the author's id, column and table namespace
-
-
-ANYWHERE = CallPlace()
 AUTH_SCOPE_CHANGED = "auth_scope_changed"
 log = structlog.get_logger()
 
@@ -110,9 +74,10 @@ class ToolCalls:
     ) -> tuple[ToolResult, bool]:
         metadata, _ = await self._known(tool, context.org_id)
         self._check_timeout(metadata, options)
+        given = normalised(metadata, input)
         if metadata.event is not None or metadata.poll is not None:
-            return await self._later(context, metadata, input, options, place)
-        return await self._once(context, metadata, input, options, place)
+            return await self._later(context, metadata, given, options, place)
+        return await self._once(context, metadata, given, options, place)
 
     async def _later(
         self,
@@ -169,8 +134,8 @@ class ToolCalls:
                 )
             )
         if answer.state is AnswerState.OVER_BUDGET:
-            raise _over_budget(answer, options)
-        return self._result(metadata, answer, context.run_id), answer.cached
+            raise over_budget(answer, options)
+        return result_of(metadata, answer, context.run_id), answer.cached
 
     async def _answer(
         self,
@@ -182,10 +147,9 @@ class ToolCalls:
     ) -> Answer:
         """Credentials that change in mid-run make it another call, once; a second change is final."""
         tool, lane = metadata.tool, self._lane_of(metadata.provider)
-        private = self._private_keys(context, metadata, input, options, place)
+        asked = asked_call(context, metadata, input, options, place)
         _, scope = await self._known(tool, context.org_id)
-        call = self._call(context, metadata, input, options, scope, private, place)
-        answer = await self._caller.call(call, lane, options)
+        answer = await self._caller.call(asked.under(scope, self._session_id), lane, options)
         if answer.state is not AnswerState.FAILED or (answer.error or {}).get("code") != AUTH_SCOPE_CHANGED:
             return answer
         scope = await self._catalog.auth_scope(tool, context.org_id, refresh=True)
@@ -196,9 +160,7 @@ class ToolCalls:
             tool=tool,
             run_id=context.run_id,
         )
-        return await self._caller.call(
-            self._call(context, metadata, input, options, scope, private, place), lane, options
-        )
+        return await self._caller.call(asked.under(scope, self._session_id), lane, options)
 
     async def _known(self, tool: str, org_id: str) -> tuple[ToolMetadata, str | None]:
         """What the catalog says of a tool, asked at most once a second: thousands of rows ask in that time."""
@@ -231,126 +193,5 @@ class ToolCalls:
                 code="bad_input",
             )
 
-    def _private_keys(
-        self,
-        context: CallContext,
-        metadata: ToolMetadata,
-        input: Any,
-        options: CallOptions,
-        place: CallPlace,
-    ) -> identity.PrivateCall | None:
-        """Of a call that no stored result answers but its own: forced, or of a tool that is always fresh."""
-        if not (options.force or options.is_private or metadata.always_fresh):
-            return None
-        page = (
-            () if options.page is None else (options.page.offset, options.page.page_size, options.page.limit)
-        )
-        n = place.nth(f"{metadata.tool}:{digest(input)}{page or ''}")
-        parts = (*place.parts, *page)
-        return identity.PrivateCall(run_id=context.run_id, place=parts, n=n, shares=options.force)
 
-    def _call(
-        self,
-        context: CallContext,
-        metadata: ToolMetadata,
-        input: Any,
-        options: CallOptions,
-        scope: str | None,
-        private: identity.PrivateCall | None,
-        place: CallPlace,
-    ) -> Call:
-        versions = (metadata.action_version, *metadata.read_versions)
-        shared, *older = (
-            identity.call_keys(
-                org_id=context.org_id,
-                tool=metadata.tool,
-                input=input,
-                auth_scope=scope,
-                action_version=version,
-                response_revision=metadata.response_revision,
-                integration_mode=context.integration_mode,
-            )
-            for version in dict.fromkeys(versions)
-        )
-        keys = shared if private is None else self._private(context, metadata, input, scope, private)
-        is_shared = private is None
-        return Call(
-            key=keys.receipt,
-            org_id=context.org_id,
-            run_id=context.run_id,
-            tool=metadata.tool,
-            input=input,
-            idempotency_key=keys.item,
-            inbox=self._session_id,
-            integration_mode=context.integration_mode,
-            accepts=freshness.accepts(context.refresh, options.stale_after_seconds) if is_shared else ANY_AGE,
-            read_keys=tuple(one.receipt for one in older) if is_shared else (),
-            shared_key=shared.receipt if private is not None and private.shares else None,
-            auth_scope=scope,
-            timeout_ms=options.timeout_ms,
-            accounts=context.budget,
-            page=options.page,
-            node=place.node,
-        )
-
-    def _private(
-        self,
-        context: CallContext,
-        metadata: ToolMetadata,
-        input: Any,
-        scope: str | None,
-        private: identity.PrivateCall,
-    ) -> identity.CallKeys:
-        """Without the tool's versions: a replay finds what was paid though the tool has changed since."""
-        plain = identity.call_keys(
-            org_id=context.org_id,
-            tool=metadata.tool,
-            input=input,
-            auth_scope=scope,
-            action_version="",
-            response_revision=None,
-            integration_mode=context.integration_mode,
-        )
-        return identity.private_keys(plain, private)
-
-    def _result(self, metadata: ToolMetadata, answer: Answer, run_id: str) -> ToolResult:
-        tool = metadata.tool
-        if answer.state is AnswerState.COMPLETED and answer.output is not None:
-            return tool_result(
-                answer.output, tool=tool, origin=origin_of(answer, run_id), rules=metadata.results
-            )
-        payload = {"tool": tool, **(answer.error or {})}
-        if answer.state is AnswerState.UNKNOWN:
-            raise ToolOutcomeUnknownError(
-                str(
-                    payload.get("message")
-                    or f"{tool} was sent, but its outcome is unknown; a later run may ask again"
-                ),
-                tool=tool,
-                details=dict(payload.get("details") or {}),
-            )
-        raise self._failure(payload)
-
-    def _failure(self, payload: dict[str, Any]) -> PlaylaneError:
-        """Two codes end the run: nothing more may be paid, or what is paid can't be kept."""
-        if payload.get("code") == RunHaltedError.code:
-            return RunHaltedError(str(payload.get("message")))
-        if payload.get("code") == PersistenceLostError.code:
-            return PersistenceLostError(str(payload.get("message")))
-        return tool_call_error(payload)
-
-
-def _over_budget(answer: Answer, options: CallOptions) -> BaseException:
-    """A call that a budget has no room for waits for it, unless its author allows less time than that may take."""
-    error = tool_call_error(answer.error or {"code": BudgetExceededError.code})
-    if options.max_wait_ms is not None and options.max_wait_ms < (answer.until_ms or math.inf):
-        return error
-    return RowWaitsError(RowWait(kind=WaitKind.BUDGET, due_ms=answer.until_ms, detail=str(error)))
-
-
-def origin_of(answer: Answer, run_id: str) -> Origin:
-    """How an answer came to a caller of `run_id`."""
-    if answer.cached:
-        return Origin.CHECKPOINT if answer.run_id == run_id else Origin.CACHE
-    joined = answer.followed or answer.run_id not in (None, run_id)
-    return Origin.IN_FLIGHT if joined else Origin.LIVE
+__all__ = ["ANYWHERE", "CallContext", "CallPlace", "ToolCalls", "origin_of"]

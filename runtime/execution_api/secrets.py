@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from runtime.errors import ExecuteFailedError, JsonValueError, SecretUnavailableError
+from runtime.errors import ExecuteFailedError, JsonValueError, SecretSilentError
 from runtime.execution_api import failures, wire
 from runtime.execution_api.tokens import usable_token
 from runtime.execution_api.transport import Transport, WireReply
@@ -40,7 +40,7 @@ class ApiSecrets:
             if why is None:
                 return value
             if delay_ms is None:
-                raise SecretUnavailableError(
+                raise SecretSilentError(
                     f'secret "{name}" is not available to play "{play}" now: {why} '
                     f"(attempt {attempt}, operation {operation_id}); a later run may ask again"
                 )

@@ -95,10 +95,14 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """What a run waits for, for people: its body's waits one by one, those of rows counted by kind and column."""
+    """What a run waits for, for people: its body's waits one by one, those of rows counted by kind and column.
+
+    `due_at` is the soonest end, `since` the earliest begin among them.
+    """
 
     where: str  # "body", or the dataset's key
     kind: str
     name: str
     count: int
     due_at: str | None
+    since: str | None = None

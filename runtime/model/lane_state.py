@@ -21,7 +21,7 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneState:
-    """Times are milliseconds of Redis' clock; counts are of the last day."""
+    """Times are milliseconds of Redis' clock; counts begin anew after a day without any."""
 
     lane: str
     org_id: str
@@ -40,6 +40,11 @@ class LaneState:
     concurrency: int | None
     holders: tuple[SlotHolder, ...]
     now_ms: int
+
+    @property
+    def name(self) -> str:
+        """The provider, told apart from its fixtures."""
+        return f"{self.provider} (fixture)" if self.is_fixture else self.provider
 
     @property
     def fill(self) -> float | None:

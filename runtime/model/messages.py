@@ -11,6 +11,8 @@ from runtime.model.run import NewRun
 
 M = TypeVar("M", bound=BaseModel)
 
+ID_CHARS = 200
+PLAY_CHARS = 100
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}$"
 
 
@@ -43,7 +45,7 @@ class PlayRunMessage(BaseModel):
     version: Literal[1] = 1
     run_id: str = Field(pattern=NAME)
     org_id: str = Field(default="default", pattern=NAME)
-    play: str = Field(min_length=1, max_length=100)
+    play: str = Field(min_length=1, max_length=PLAY_CHARS)
     input: Any = Field(default_factory=dict)
     options: RunOptions = Field(default_factory=RunOptions)
 
@@ -86,7 +88,8 @@ class EventMessage(BaseModel):
 def parse_play_run(fields: dict[str, Any], *, input_bytes: int) -> PlayRunMessage:
     """The message, checked; raises BadInputError that names every wrong field."""
     message = _parse(PlayRunMessage, fields)
-    json_value.check(message.input, path="$.input")
+    for name in ("play", "input"):
+        json_value.check(getattr(message, name), path=f"$.{name}")
     size = len(json_value.dumps(message.input))
     if size > input_bytes:
         raise BadInputError(
@@ -112,6 +115,28 @@ def parse_event(fields: dict[str, Any], *, payload_bytes: int) -> EventMessage:
             f"payload is {size} bytes, more than {payload_bytes}: pass a reference to the data instead"
         )
     return message
+
+
+def refused_run(fields: dict[str, Any]) -> NewRun | None:
+    """The run that a message which can't be taken would have started, as far as it says; None if it names none."""
+    run_id = fields.get("run_id")
+    if not isinstance(run_id, str) or not run_id:
+        return None
+    return NewRun(
+        run_id=printable(run_id)[:ID_CHARS],
+        org_id=printable(str(fields.get("org_id") or "default"))[:ID_CHARS],
+        play=printable(str(fields.get("play")))[:PLAY_CHARS],
+        input=None,
+    )
+
+
+def printable(value: Any) -> Any:
+    """The value with a mark for each character that no database takes."""
+    if isinstance(value, dict):
+        return {name: printable(item) for name, item in value.items()}
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    return value
 
 
 def _parse(kind: type[M], fields: dict[str, Any]) -> M:

@@ -1,5 +1,6 @@
 """What a fetch may do over again, and where a redirect leads. Pure."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,16 @@ _OF_A_BODY = frozenset({"content-type", "content-encoding", "content-language", 
 NEVER_GIVEN = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "proxy-authorization", "te", "upgrade"}
 )
+
+
+_OF_A_QUERY = re.compile(r"[?#].*", re.DOTALL)
+_CREDENTIALS = re.compile(r"(?<=//)[^/\\]*@")
+SHOWN_CHARS = 300
+
+
+def shown_url(url: str) -> str:
+    """An author's URL as a message names it: without query and credentials, which may hold what nobody should read."""
+    return _CREDENTIALS.sub("", _OF_A_QUERY.sub("", url))[:SHOWN_CHARS]
 
 
 def needs_idempotency_key(method: str, headers: Mapping[str, str]) -> bool:

@@ -322,6 +322,8 @@ class Limits:
     samples_of_age: int = 400  # at most one in this part of its age
     sampled_runs: int = 1_000
     lane_samples_keep_s: float = 7 * 24 * 3600.0
+    lane_sample_again_s: float = 20.0  # of a lane with work that doesn't change
+    lane_sample_recent_s: float = 60.0  # older ones don't say how a lane stands
     report_samples: int = 100_000
     status_rate_s: float = 30.0  # over which a status says rates
 

@@ -24,6 +24,10 @@ class SampleStore(Protocol):
         """Note the counts of live runs whose last sample is old enough for their age; how many."""
         ...
 
+    async def any_live(self) -> bool:
+        """Whether a run that has begun goes on."""
+        ...
+
     async def sample_lanes(self, lanes: Sequence[LaneState]) -> None:
-        """Note lanes that changed since their last sample; forget old ones."""
+        """Note lanes that changed since their last sample, busy ones now and then anyway; forget old ones."""
         ...

@@ -52,7 +52,8 @@ class PostgresBudgets:
             async def work(
                 connection: AsyncConnection, chunk: Sequence[BudgetAsk] = chunk
             ) -> list[BudgetRefusal | None]:
-                async with connection.transaction():
+                # Two round trips: to the locked accounts, and with what is granted to the commit.
+                async with connection.pipeline(), connection.transaction():
                     return await _reserve(connection, chunk)
 
             judged += await self._database.run("reserving budget", work)
@@ -180,19 +181,17 @@ async def settle(connection: AsyncConnection, charges: Sequence[Charge]) -> None
 async def _reserve(connection: AsyncConnection, asks: Sequence[BudgetAsk]) -> list[BudgetRefusal | None]:
     accounts = sorted({name for ask in asks for name in ask.accounts})
     values = _pairs(asks)
-    async with connection.pipeline():
-        locked = await connection.execute(_SQL["lock_accounts"], {"accounts": accounts})
-        opened = await connection.execute(_SQL["open_calls"], values)
-        known = {row[0]: _account(row) for row in await locked.fetchall()}
-        reserved = {(account, key) for account, key in await opened.fetchall()}
+    locked = await connection.execute(_SQL["lock_accounts"], {"accounts": accounts})
+    opened = await connection.execute(_SQL["open_calls"], values)
+    known = {row[0]: _account(row) for row in await locked.fetchall()}
+    reserved = {(account, key) for account, key in await opened.fetchall()}
     judged = budgeting.judge(known, asks, reserved)
     granted = [ask for ask, refusal in zip(asks, judged, strict=True) if refusal is None]
-    async with connection.pipeline():
-        if granted:
-            await connection.execute(_SQL["hold"], _pairs(granted))
-            await connection.execute(_SQL["count_held"], _sums(granted, reserved))
-        if len(granted) < len(asks):
-            await connection.execute(_SQL["refuse"], _cheapest(judged))
+    if granted:
+        await connection.execute(_SQL["hold"], _pairs(granted))
+        await connection.execute(_SQL["count_held"], _sums(granted, reserved))
+    if len(granted) < len(asks):
+        await connection.execute(_SQL["refuse"], _cheapest(judged))
     return judged
 
 

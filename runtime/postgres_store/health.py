@@ -1,12 +1,9 @@
 """What `doctor` and `workers` read of Postgres; plain blocking reads, for the command line."""
 
 import psycopg
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 
 from runtime.model.health import DatabaseFacts, LiveWorker
 from runtime.policy.limits import Limits
-from runtime.postgres_store.migrate import MIGRATIONS
 from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import database_errors
 
@@ -59,9 +56,10 @@ def live_workers(database_url: str, limits: Limits) -> list[LiveWorker]:
 
 def newest_migration() -> str:
     """The revision that this code wants."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    return ScriptDirectory.from_config(config).get_current_head() or ""
+    # Asked by one command: the others start without what migrations need.
+    from runtime.postgres_store.migrate import newest
+
+    return newest()
 
 
 def _connect(database_url: str, limits: Limits) -> psycopg.Connection:

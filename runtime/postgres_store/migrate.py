@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from psycopg import errors as postgres_errors
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.engine import make_url
@@ -44,9 +45,19 @@ def upgrade(database_url: str, *, to: str = NEWEST, limits: Limits = DEFAULT_LIM
         raise ServiceUnreachableError(f"Postgres did not let the migrations run: {error.orig}") from error
 
 
-def _run(connection: Connection, to: str, limits: Limits) -> None:
+def newest() -> str:
+    """The revision that this code wants."""
+    return ScriptDirectory.from_config(_config()).get_current_head() or ""
+
+
+def _config() -> Config:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    return config
+
+
+def _run(connection: Connection, to: str, limits: Limits) -> None:
+    config = _config()
     config.attributes["connection"] = connection
     for tries_left in reversed(range(limits.migrate_attempts)):
         try:

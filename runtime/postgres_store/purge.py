@@ -6,30 +6,33 @@ either a run's, a dataset's, or named as kept.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
 
+from runtime.model.purged import Purged
 from runtime.policy.limits import Limits
 from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import database_errors
 from runtime.postgres_store.schema import metadata
 
-KEPT = frozenset({"sheet_rows", "receipts", "sessions", "delivered_events", "lane_samples", "play_schedules"})
+KEPT = frozenset(
+    {
+        "sheet_rows",
+        "sheet_columns",
+        "receipts",
+        "sessions",
+        "delivered_events",
+        "lane_samples",
+        "play_schedules",
+    }
+)
 """Shared by runs, or looked after elsewhere."""
 
 ACCOUNTS = ("budget_calls", "budgets")
 """Tables of a lineage's account: they go when no run of it is left."""
 
 _SQL = load("purge")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Purged:
-    runs: int = 0
-    rows: int = 0
-    receipts: int = 0
 
 
 class Purge:

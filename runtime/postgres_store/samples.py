@@ -36,9 +36,17 @@ class PostgresSamples:
 
         return await self._database.run("sampling runs", work)
 
+    async def any_live(self) -> bool:
+        return bool((await self._rows("any_live"))[0][0])
+
     async def sample_lanes(self, lanes: Sequence[LaneState]) -> None:
-        values = {**_lane_arrays(lanes), "sample_s": self._limits.sample_s}
-        old = {"keep_s": self._limits.lane_samples_keep_s, "batch": self._limits.purge_rows}
+        limits = self._limits
+        values = {
+            **_lane_arrays(lanes),
+            "sample_s": limits.sample_s,
+            "again_s": limits.lane_sample_again_s,
+        }
+        old = {"keep_s": limits.lane_samples_keep_s, "batch": limits.purge_rows}
 
         async def work(connection: AsyncConnection) -> None:
             async with connection.pipeline():
@@ -69,8 +77,9 @@ class PostgresSamples:
         return [_lane(row) for row in rows]
 
     async def lanes_now(self, org_id: str) -> list[LaneSample]:
-        """How an organisation's lanes stood within the last minute."""
-        return [_lane(row) for row in await self._rows("lanes_now", org_id=org_id)]
+        """How an organisation's lanes stand."""
+        recent_s = self._limits.lane_sample_recent_s
+        return [_lane(row) for row in await self._rows("lanes_now", org_id=org_id, recent_s=recent_s)]
 
     async def failure_kinds(self, run_id: str) -> list[FailureKind]:
         """Failed rows by kind, the most frequent first."""

@@ -252,17 +252,6 @@ run_rows = Table(
     postgresql_with={"fillfactor": "50"},
 )
 
-row_waits = Table(
-    "row_waits",
-    metadata,
-    Column("dataset_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("position", BigInteger, primary_key=True, autoincrement=False),
-    Column("kind", Text, nullable=False),
-    _at("due_at"),
-    Column("detail", Text, nullable=False),
-    Index("row_waits_due_idx", "due_at", postgresql_where=text("due_at is not null")),
-)
-
 sheet_rows = Table(
     "sheet_rows",
     metadata,

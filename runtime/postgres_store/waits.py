@@ -28,6 +28,24 @@ from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import Database, Pool
 
 _SQL = load("events")
+_OF_BODY = {
+    "held": "body_held",
+    "due": "body_due",
+    "find": "body_boundary",
+    "prepare": "prepare_body",
+    "adopt": "adopt_body",
+    "armed": "armed_body",
+    "close": "close_body",
+}
+_OF_ROW = {
+    "held": "row_held",
+    "due": "row_due",
+    "find": "row_boundary",
+    "prepare": "prepare_row",
+    "adopt": "adopt_row",
+    "armed": "armed_row",
+    "close": "close_row",
+}
 
 
 class PostgresWaits:
@@ -137,24 +155,30 @@ class PostgresWaits:
     async def awaited(self, run_id: str) -> list[Awaited]:
         rows = await self._rows("awaited", run_id=run_id, batch=self._limits.awaited_shown)
         return [
-            Awaited(where=where, kind=kind, name=name, count=count, due_at=due and due.isoformat())
-            for where, kind, name, count, due in rows
+            Awaited(
+                where=where,
+                kind=kind,
+                name=name,
+                count=count,
+                due_at=due and due.isoformat(),
+                since=since.isoformat(),
+            )
+            for where, kind, name, count, due, since in rows
         ]
 
     async def _change(
         self, what: str, at: BoundaryAt, values: dict[str, Any], *, key: str | None = None
     ) -> KnownBoundary:
         """A fenced statement about one boundary, then the boundary as it is."""
-        kind = "body" if isinstance(at, BodyAt) else "row"
         values = _place(at) | values
 
         async def work(connection: AsyncConnection) -> KnownBoundary | None:
             async with connection.transaction():
-                if await (await connection.execute(_SQL[f"{kind}_held"], values)).fetchone() is None:
+                if await (await connection.execute(_statement(at, "held"), values)).fetchone() is None:
                     raise _lost(at)
                 if key is not None:
                     await connection.execute(_SQL["lock_keys"], {"locks": [event_lock(key)]})
-                await connection.execute(_SQL[f"{what}_{kind}"], values)
+                await connection.execute(_statement(at, what), values)
                 return await _find(connection, at)
 
         found = await self._database.run(f"{what} of a boundary", work)
@@ -169,10 +193,14 @@ class PostgresWaits:
         return await self._database.run(f"events.{statement}", work)
 
 
+def _statement(at: BoundaryAt, what: str) -> bytes:
+    return _SQL[(_OF_BODY if isinstance(at, BodyAt) else _OF_ROW)[what]]
+
+
 async def _find(connection: AsyncConnection, at: BoundaryAt) -> KnownBoundary | None:
-    kind, values = ("body" if isinstance(at, BodyAt) else "row"), _place(at)
-    await connection.execute(_SQL[f"{kind}_due"], values)
-    row = await (await connection.execute(_SQL[f"{kind}_boundary"], values)).fetchone()
+    values = _place(at)
+    await connection.execute(_statement(at, "due"), values)
+    row = await (await connection.execute(_statement(at, "find"), values)).fetchone()
     return None if row is None else _known(row)
 
 

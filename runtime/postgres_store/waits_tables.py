@@ -5,6 +5,18 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from runtime.postgres_store.tables import metadata
 
+row_waits = Table(
+    "row_waits",
+    metadata,
+    Column("dataset_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("due_at", DateTime(timezone=True)),
+    Column("detail", Text, nullable=False),
+    Column("since", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    Index("row_waits_due_idx", "due_at", postgresql_where=text("due_at is not null")),
+)
+
 row_boundaries = Table(
     "row_boundaries",
     metadata,

@@ -36,7 +36,20 @@ class EventStream:
         )
 
     def read(self, run_id: str, after: str, *, block: bool = True) -> list[tuple[str, RunEvent]]:
-        """(place, event) beyond the place `after`, in order; waits `event_block_s` for the first."""
+        """(place, event) beyond the place `after`, in order; waits `event_block_s` for the first.
+
+        Events that a newer release tells are passed over, so that nobody meets them again and again.
+        """
+        while entries := self._entries(run_id, after, block=block):
+            known = [
+                (place.decode(), event) for place, fields in entries if (event := _event(fields)) is not None
+            ]
+            if known:
+                return known
+            after = entries[-1][0].decode()
+        return []
+
+    def _entries(self, run_id: str, after: str, *, block: bool) -> list[Any]:
         wait_ms = int(self._limits.event_block_s * 1000) if block else None
         with reaching_redis("reading events"):
             try:
@@ -45,8 +58,7 @@ class EventStream:
                 )
             except ResponseError as error:
                 raise BadInputError(f"{after!r} is no place in a stream of events: {error}") from error
-        entries = found[0][1] if found else []
-        return [(place.decode(), event) for place, fields in entries if (event := _event(fields)) is not None]
+        return found[0][1] if found else []
 
     def close(self) -> None:
         self._redis.close()

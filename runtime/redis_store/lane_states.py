@@ -28,7 +28,7 @@ async def lane_states(redis: Redis, limits: Limits = DEFAULT_LIMITS) -> list[Lan
             is_fixture=bool(known.get("fixture")),
         )
         paced = await scripts.snapshot(Pace(scope=scope, meters=()))
-        alive = await _alive(redis, known)
+        alive = await _alive(redis, known, scope)
         found.append(_state(known, paced, alive))
     return sorted(found, key=lambda state: (state.lane, state.provider, state.org_id))
 
@@ -45,15 +45,20 @@ async def _known(redis: Redis) -> list[Known]:
     return [known for known in texts if "provider" in known]
 
 
-async def _alive(redis: Redis, known: Known) -> set[str]:
+async def _alive(redis: Redis, known: Known, scope: RateScope) -> set[str]:
     """Sessions that told of this lane and live."""
-    sessions = sorted({field.partition(":")[2] for field in known if field.startswith(("wire:", "line:"))})
+    told = {field: field.partition(":")[2] for field in known if field.startswith(("wire:", "line:"))}
+    sessions = sorted(set(told.values()))
     with reaching_redis("reading sessions"):
         pipeline = redis.pipeline(transaction=False)
         for session in sessions:
             pipeline.exists(keys.session(session))
         lives = await pipeline.execute() if sessions else []
-    return {session for session, is_alive in zip(sessions, lives, strict=True) if is_alive}
+        alive = {session for session, is_alive in zip(sessions, lives, strict=True) if is_alive}
+        gone = [field for field, session in told.items() if session not in alive]
+        if gone:  # or a lane in use would keep a word of every process that it ever had
+            await redis.hdel(keys.lane(scope.lane, scope.org_id, scope.state_name), *gone)
+    return alive
 
 
 def _state(known: Known, paced: PaceSnapshot, alive: set[str]) -> LaneState:

@@ -33,7 +33,9 @@ class RedisEvents:
         self._loop = asyncio.get_running_loop()
         self._script = Script("append_events")
         self._waiting: deque[_Told] = deque(maxlen=limits.events_buffered)
-        self._ends: deque[_Told] = deque()  # what other processes still tell of these runs comes before
+        # what other processes still tell of these runs comes before
+        self._ends: deque[_Told] = deque(maxlen=limits.events_buffered)
+        self._one_writer = asyncio.Lock()  # two at once would write out of order
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
         self.dropped = 0
@@ -41,6 +43,7 @@ class RedisEvents:
     def emit(self, run_id: str, event: Event) -> None:
         """Tell it soon; the oldest go if Redis is away for long."""
         if isinstance(event, RunEnded):
+            self.dropped += len(self._ends) == self._ends.maxlen
             self._ends.append((run_id, self._wall_ms(), event))
         else:
             self.dropped += len(self._waiting) == self._waiting.maxlen
@@ -56,6 +59,10 @@ class RedisEvents:
 
     async def flush(self, *, is_final: bool = True) -> None:
         """Write what waits; what Redis doesn't take now is dropped. `is_final`: ends of runs too, however new."""
+        async with self._one_writer:
+            await self._flush(is_final=is_final)
+
+    async def _flush(self, *, is_final: bool) -> None:
         old_ms = self._wall_ms() - self._limits.events_last_ms
         while self._ends and (is_final or self._ends[0][1] <= old_ms):
             self._waiting.append(self._ends.popleft())

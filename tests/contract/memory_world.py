@@ -3,13 +3,14 @@
 from typing import Any
 
 from runtime.model.dataset import DatasetState
+from runtime.policy.limits import Limits
 from runtime.testing import MemoryStores
 from tests.contract.stores_world import LIMITS, RowLook, StoresWorld
 
 
-def memory_world() -> StoresWorld:
+def memory_world(limits: Limits = LIMITS) -> StoresWorld:
     clock = [1_000.0]
-    stores = MemoryStores(lambda: clock[0], LIMITS)
+    stores = MemoryStores(lambda: clock[0], limits)
     state = stores.state
 
     async def age(seconds: float) -> None:

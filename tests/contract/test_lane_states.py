@@ -93,6 +93,21 @@ async def test_what_a_dead_session_had_in_flight_is_not_counted(redis: Redis) ->
     await redis.delete(keys.session("s1"))
     (state,) = await lane_states(redis)
     assert (state.in_flight, state.holders, state.requests) == (0, (), 1)
+    (name,) = await redis.zrange(keys.LANES, 0, -1)
+    assert not [field for field in await redis.hkeys(name) if b"s1" in field], "nothing of it is kept"
+
+
+async def test_tickets_that_wait_for_a_place_are_told_though_nothing_is_sent(redis: Redis) -> None:
+    first = pacer(redis, "s1")
+    sent = await sending(first, 1)
+    waiting = [await first.reserve(SCOPE, 1) for _ in range(20)]
+    await redis.set(keys.session("s1"), 1)
+    await first.counts.tell()
+    (state,) = await lane_states(redis)
+    assert state.waiting >= 20 - LIMITS.groups_per_lane
+    for ticket in (sent, *waiting):
+        ticket.free()
+    await first.idle()
 
 
 async def sending_ended(of: RedisPacer, items: int) -> RedisPacer:

@@ -1,5 +1,8 @@
 """Contract of SettlingStore."""
 
+import psycopg
+import pytest
+
 from runtime.model.dataset import DatasetState
 from runtime.model.row import RowState
 from tests.contract.stores_world import EPOCH, LIMITS, StoresWorld
@@ -181,3 +184,21 @@ async def test_a_sweep_has_its_turn(world: StoresWorld) -> None:
         assert ours
     async with world.settling.sweep_turn("pages") as ours:
         assert ours
+
+
+@pytest.mark.parametrize("world", [pytest.param("postgres", marks=pytest.mark.servers)], indirect=True)
+async def test_an_ended_dataset_whose_last_page_settles_by_itself_is_wound_down(
+    world: StoresWorld, contract_database: str
+) -> None:
+    """Its run is cancelled while its last slices are held; they end in their own way. Nothing is left to wind down."""
+    dataset_id = await world.seeded(1)
+    await world.settling.claim_pages(dataset_id)
+    taken = [await world.taken(dataset_id, 0, n) for n in await world.due(dataset_id, 0)]
+    await world.runs.cancel("r1")
+    winding = b"select winding from datasets"
+    with psycopg.connect(contract_database, autocommit=True) as connection:
+        assert connection.execute(winding).fetchall() == [(True,)]
+        for one in taken:
+            await world.flush(one)
+        assert await world.settling.settle_page(dataset_id, 0)
+        assert connection.execute(winding).fetchall() == [(False,)]

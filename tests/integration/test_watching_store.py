@@ -1,13 +1,17 @@
 """Samples, schedules and events over real servers."""
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import redis as sync
 from redis.asyncio import Redis
 
+from runtime.model import events
 from runtime.model.events import DatasetChanged, Logged, RunEnded, RunStarted
 from runtime.model.lane_state import LaneState, RateReason
 from runtime.model.run import NewRun, RunState
@@ -21,6 +25,7 @@ from runtime.postgres_store.schedules import PostgresSchedules
 from runtime.postgres_store.sessions import PostgresSessions
 from runtime.redis_store import keys
 from runtime.redis_store.connect import connect
+from runtime.redis_store.event_stream import EventStream, state_url
 from runtime.redis_store.run_events import RedisEvents
 
 LIMITS = Limits(sample_s=0.001, events_kept=100, event_bytes=2_000, events_last_ms=1.0)
@@ -67,12 +72,15 @@ async def test_live_runs_are_sampled_and_not_more_often_than_their_age_asks(pool
     runs, samples = PostgresRuns(pool, LIMITS), PostgresSamples(pool, LIMITS)
     await PostgresSessions(pool, LIMITS).open("s1", role="plays", hostname="h", pid=1, ttl_s=60)
     await runs.insert(NewRun(run_id="r1", org_id="org", play="p", input=None))
-    assert await samples.sample_runs() == 0  # it has not begun
+    assert (await samples.sample_runs(), await samples.any_live()) == (0, False)  # it has not begun
     await runs.claim("r1", "s1")
     assert await samples.sample_runs() == 1
     async with pool.connection() as connection:
         await connection.execute(b"update runs set started_at = now() - interval '1 hour'")
-    assert await samples.sample_runs() == 0  # an hour old: nine seconds apart
+    assert (await samples.sample_runs(), await samples.any_live()) == (
+        0,
+        True,
+    )  # an hour old: nine seconds apart
     assert await runs.end("r1", 1, RunState.COMPLETED, result=b"1", error=None)
     assert await samples.sample_runs() == 0
     (one,) = await samples.of_run("r1")
@@ -91,10 +99,26 @@ async def test_lanes_are_sampled_when_they_change_and_forgotten(pool: Pool) -> N
     assert second.closed_until is not None
     assert (second.closed_until - second.at).total_seconds() == pytest.approx(2.0, abs=0.2)
     assert [one.requests for one in await samples.lanes_now("org")] == [12]
+    await _a_lane_that_stands_still_is_seen(samples, pool)
     async with pool.connection() as connection:
         await connection.execute(b"update lane_samples set at = at - interval '8 days'")
     await samples.sample_lanes([])
     assert await samples.lanes("org", now - timedelta(days=9), now) == []
+
+
+async def _a_lane_that_stands_still_is_seen(samples: PostgresSamples, pool: Pool) -> None:
+    async with pool.connection() as connection:
+        await connection.execute(b"update lane_samples set at = at - interval '2 minutes'")
+    assert await samples.lanes_now("org") == []
+    await samples.sample_lanes([lane(requests=12, closed_until_ms=900_000, reason=RateReason.CLOSED)])
+    (still,) = await samples.lanes_now("org")
+    assert (still.requests, still.reason) == (12, "closed")
+    idle = lane(lane="idle", provider="idle", in_flight=0, waiting=0)
+    await samples.sample_lanes([idle])
+    async with pool.connection() as connection:
+        await connection.execute(b"update lane_samples set at = at - interval '2 minutes'")
+    await samples.sample_lanes([idle])
+    assert await samples.lanes_now("org") == []
 
 
 async def test_a_tick_is_taken_once_by_many(pool: Pool) -> None:
@@ -128,25 +152,56 @@ async def test_events_keep_their_order_and_nothing_follows_the_end(redis: Redis)
     assert 0 < await redis.pttl(keys.events("r1")) <= LIMITS.events_keep_s * 1000
 
 
+async def test_writes_at_once_keep_the_order_and_a_flush_leaves_nothing_on_its_way(redis: Redis) -> None:
+    sink = RedisEvents(redis, Limits(events_write=10, events_flush_ms=1.0))
+    for n in range(200):
+        sink.emit("r1", Logged(scope="s", level="info", message=str(n)))
+    sink.emit("r1", RunEnded(state="completed"))
+    await asyncio.gather(*(sink.flush() for _ in range(5)))
+    entries: Any = await redis.xrange(keys.events("r1"))
+    messages = [json.loads(fields[b"event"])["event"].get("message") for _, fields in entries]
+    assert messages == [*map(str, range(200)), None]
+
+
 async def test_a_stream_is_capped_and_what_is_too_large_is_left_out(redis: Redis) -> None:
-    events = RedisEvents(redis, LIMITS)
+    sink = RedisEvents(redis, LIMITS)
     for n in range(2_000):
-        events.emit("r1", Logged(scope="s", level="info", message=str(n)))
-    events.emit("r1", Logged(scope="s", level="info", message="x" * 5_000))
-    events.emit("r1", RunEnded(state="completed", result="x" * 5_000))
-    await events.flush()
+        sink.emit("r1", Logged(scope="s", level="info", message=str(n)))
+    sink.emit("r1", Logged(scope="s", level="info", message="x" * 5_000))
+    sink.emit("r1", RunEnded(state="completed", result="x" * 5_000))
+    await sink.flush()
     assert 100 <= await redis.xlen(keys.events("r1")) < 400
     newest: Any = await redis.xrevrange(keys.events("r1"), count=2)
     assert b'"is_whole":false' in newest[0][1][b"event"]
     assert b'"message":"1999"' in newest[1][1][b"event"]
 
 
+def test_events_of_a_newer_release_are_passed_over_once(redis_url: str) -> None:
+    """Or a reader would meet them at each look, at once, and ask the database each time."""
+    writer = sync.Redis.from_url(state_url(redis_url))
+    stream = EventStream(redis_url, Limits(event_read=2, event_block_s=0.05))
+    newer = {"event": b'{"version":1,"run_id":"r1","at_ms":1,"event":{"type":"not.known.yet"}}'}
+    known = events.to_text("r1", 1, RunStarted(play="p", attempt=1))
+    try:
+        for fields in (newer, newer, newer, {"event": known}, newer):
+            writer.xadd(keys.events("r1"), fields)
+        ((place, found),) = stream.read("r1", "0", block=False)
+        assert found.event == RunStarted(play="p", attempt=1)
+        began = time.monotonic()
+        assert stream.read("r1", place) == []
+        assert time.monotonic() - began >= 0.04
+    finally:
+        stream.close()
+        writer.delete(keys.events("r1"))
+        writer.close()
+
+
 async def test_while_redis_is_away_events_are_dropped_and_nothing_waits() -> None:
     quick = Limits(redis_retries=1, redis_timeout_s=0.2, events_buffered=10)
     away = connect("redis://127.0.0.1:1/0", quick)
-    events = RedisEvents(away, quick)
+    sink = RedisEvents(away, quick)
     for n in range(25):
-        events.emit("r1", Logged(scope="s", level="info", message=str(n)))
-    await events.flush()
-    assert events.dropped == 25
+        sink.emit("r1", Logged(scope="s", level="info", message=str(n)))
+    await sink.flush()
+    assert sink.dropped == 25
     await away.aclose()

@@ -100,7 +100,7 @@ async def test_a_receipt_answers_without_a_post() -> None:
         world.stored["a"] = receipt("a")
         answer = await caller.call(call("a"), "lane")
         assert (answer.output, answer.cached, world.posts) == (b'"v"', True, [])
-        (usage,) = caller.take_usage()
+        (usage,) = caller.usage.take()
         assert (usage.cached, usage.followed) == (1, 0)
 
 
@@ -138,7 +138,7 @@ async def test_equal_keys_share_one_call() -> None:
         world.answer("a")
         assert {answer.output for answer in await asyncio.gather(*asked)} == {b'"v"'}
         assert world.posts == [("lane", ["a"])]
-        assert sum(usage.followed for usage in caller.take_usage()) == 2
+        assert sum(usage.followed for usage in caller.usage.take()) == 2
 
 
 async def test_a_lost_answer_is_found_by_the_poll() -> None:

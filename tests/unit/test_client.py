@@ -1,5 +1,6 @@
 """The client's messages, compared with Celery's own, and its errors."""
 
+import inspect
 import socket
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
+from runtime.async_client import AsyncPlayClient
 from runtime.client import PlayClient, new_run_id
 from runtime.errors import BadInputError, ServiceUnreachableError
 from runtime.model.messages import parse_play_run
@@ -124,3 +126,14 @@ def test_a_silent_postgres_is_named_within_seconds():
     assert f"Postgres at 127.0.0.1:{port}" in text
     assert "s3cret" not in text
     assert passed_s < 4
+
+
+def test_the_awaited_client_does_what_the_blocking_one_does() -> None:
+    def asked(kind: type) -> dict[str, list[str]]:
+        return {
+            name: [one.name for one in inspect.signature(method).parameters.values()]
+            for name, method in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_") and name not in ("close", "aclose")
+        }
+
+    assert asked(AsyncPlayClient) == asked(PlayClient)

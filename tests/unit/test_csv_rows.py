@@ -60,7 +60,7 @@ def test_taken(tmp_path: Path, data: bytes, rows: list[dict[str, str]]) -> None:
         (b"email, email \n", 'line 1, column 2: the column name "email" appears twice'),
         (b"a,,c\n", "line 1, column 2: the column has no name"),
         (b"a,b\n1,2\n1,2,3\n", "line 3, column 3: the row has 3 cells, the header names 2"),
-        (b'a\n1\n"x\ny\n', "line 3, column 1"),
+        (b'a\n1\n"x\ny\n', "line 3, column 1: the record that begins here: a quote is never closed"),
         (b'a\n"x"y\n', "line 2, column 1"),
         (b"a\n1\nx\x00y\n", "line 3, column 2: a NUL byte"),
         (b"a\nZ\xfcrich\n", "line 2, column 2: byte 0xfc, which is not UTF-8"),

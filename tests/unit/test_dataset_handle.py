@@ -170,6 +170,18 @@ def test_a_replayed_body_meets_the_same_rows(crash: int) -> None:
     assert kept == [True, False, False, False, False, True, False, False, False]
 
 
+def test_a_returned_dataset_of_a_run_that_is_gone_is_named_without_rows() -> None:
+    async def it(ctx: Any, input: Any) -> Any:
+        return {"old": handle_of(dataset_id=8), "new": handle_of()}
+
+    world = world_of(Sheets())
+    with bridge() as on:
+        runner(world, it, on, limits=LIMITS).drive(RUN)
+    assert world.state is RunState.COMPLETED, world.error
+    result = json_value.loads(world.result or b"")
+    assert "preview" not in result["old"] and len(result["new"]["preview"]) == 7
+
+
 def test_few_rows_are_kept_and_many_fail_by_name_when_a_newer_run_has_written_them() -> None:
     async def walks(ctx: Any, input: Any) -> Any:
         a = await ctx.dataset("a", [{"n": 1}]).with_column("x", lambda row, ctx: 1).run()

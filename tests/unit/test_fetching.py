@@ -132,6 +132,24 @@ async def test_any_status_is_an_answer_and_some_are_for_this_run_only(status: in
     assert pace.line == ["sent", "free"]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://ada:hidden@api.example/a?token=hidden",
+        "https://api.example/a#hidden",
+        "//a:hidden@b@c/x?hidden",
+    ],
+)
+async def test_a_failure_names_the_url_without_what_may_be_secret(url: str) -> None:
+    """Credentials stood in the sheet's error text."""
+    fetches, _, _ = world(EgressRefusedError("it carries credentials"))
+    with pytest.raises(
+        EgressRefusedError, match="GET (https:)?//[a-z.]+/[ax] failed in attempt 1"
+    ) as refused:
+        await fetches.make(CONTEXT, "a", replace(request(), url=url), "play")
+    assert "hidden" not in str(refused.value)
+
+
 async def test_a_lost_answer_is_asked_for_again_where_that_is_safe() -> None:
     lost = FetchFailedError("cut")
     fetches, net, pace = world(lost, lost, 200)

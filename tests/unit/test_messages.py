@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import BadInputError
-from runtime.model.messages import parse_play_run
+from runtime.model.messages import parse_play_run, printable, refused_run
 
 GOOD: dict[str, Any] = {
     "version": 1,
@@ -29,6 +29,8 @@ def test_a_good_message_becomes_a_run() -> None:
         ({"run_id": ""}, "run_id"),
         ({"run_id": "no spaces"}, "run_id"),
         ({"play": ""}, "play"),
+        ({"play": "a\x00b"}, "$.play"),
+        ({"play": "\ud800"}, "play"),
         ({"options": {"speed": 11}}, "options.speed"),
         ({"extra": 1}, "extra"),
         ({"input": {"x": float("nan")}}, "$.input.x"),
@@ -51,3 +53,16 @@ def test_refresh_options_are_kept_where_they_are_set() -> None:
 def test_a_refresh_option_is_a_known_boolean(options: dict[str, Any]) -> None:
     with pytest.raises(BadInputError, match="options"):
         parse_play_run(GOOD | {"options": options}, input_bytes=1_000)
+
+
+def test_what_is_stored_of_a_refused_message_can_be_stored() -> None:
+    """Else a message with such a name would end nowhere, and its sender would wait for ever."""
+    found = refused_run({"run_id": "r\x00" + "1" * 300, "org_id": "\ud800", "play": {"no": "name"}})
+    assert found is not None
+    assert (found.run_id[:3], len(found.run_id), found.org_id, found.input) == ("r\ufffd1", 200, "?", None)
+    assert printable({"message": "play a\x00b", "n": 1}) == {"message": "play a\ufffdb", "n": 1}
+
+
+@pytest.mark.parametrize("run_id", ["", None, 7, ["r"]])
+def test_a_message_without_a_run_id_starts_no_run(run_id: Any) -> None:
+    assert refused_run({"run_id": run_id, "play": "p"}) is None

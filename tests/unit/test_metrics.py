@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ def test_the_same_numbers_as_the_command_shows() -> None:
         ("waiting", 7.0),
         ("fill_ratio", 0.9),
         ("slots_held", 1.0),
+        ("oldest_slot_s", (CLOSED.now_ms - 4_000) / 1000),
     ):
         assert f"playlane_lane_{name}{labels} {value}" in text
     assert 'playlane_queue_messages{queue="rows"} 3.0' in text
@@ -66,6 +68,12 @@ def test_the_same_numbers_as_the_command_shows() -> None:
     assert (line["lane"], line["waiting_posts"], line["readers"]) == ("acme", 5, 1)
     assert line["scopes"][0]["fill"] == 0.9
     assert line["scopes"][0]["holders"] == [{"session_id": "s1", "since": "1970-01-01T00:00:04+00:00"}]
+
+
+def test_a_provider_and_its_fixtures_are_two_series() -> None:
+    text = scraped(lanes=lambda: [CLOSED, replace(CLOSED, is_fixture=True)])
+    names = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("part", ["lanes", "queues", "runs"])

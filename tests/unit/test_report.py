@@ -66,6 +66,7 @@ HISTORY = RunHistory(
         CellCount(dataset="airports", column="zone", state="failed", cells=3),
     ),
 )
+SINCE = "2025-01-31T07:00:00+01:00"
 INSIGHT = RunInsight(
     rows_per_s=5.0,
     left_s=None,
@@ -76,7 +77,7 @@ INSIGHT = RunInsight(
     failures=(
         FailureKind(dataset="airports", code="tool_rejected", rows=3, row_key="EDDF", message="no <zone>"),
     ),
-    awaited=(Awaited(where="airports", kind="event", name="approval:1", count=7, due_at=None),),
+    awaited=(Awaited(where="airports", kind="event", name="approval:1", count=7, due_at=None, since=SINCE),),
 )
 
 
@@ -129,7 +130,7 @@ def test_status_says_the_same_in_lines() -> None:
     assert lines[1].startswith("calls: 130 asked for, 90 sent in 2 requests (88 requests saved")
     assert any(line.startswith("slowest lane: timezones: 5 waiting") for line in lines)
     assert any("3 x tool_rejected in airports, first EDDF: no <zone>" in line for line in lines)
-    assert lines[-1] == "waits: airports: 7 x event approval:1"
+    assert lines[-1] == "waits: airports: 7 x event approval:1, since 2025-01-31 06:00:00 UTC"
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on PATH")

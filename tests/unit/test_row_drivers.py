@@ -67,7 +67,7 @@ async def test_the_first_error_ends_all() -> None:
     drivers = RowDrivers(range(10), run, turn_s=60.0)
     with pytest.raises(ValueError, match="fatal"):
         await drivers.done
-    await drivers.cancel()
+    await drivers.cancel(1.0)
     assert not drivers._tasks
 
 
@@ -87,6 +87,6 @@ async def test_cancelling_begins_no_further_row() -> None:
 
     drivers = RowDrivers(range(10), run, turn_s=60.0)
     await asyncio.sleep(0)
-    await drivers.cancel()
+    await drivers.cancel(1.0)
     assert len(begun) < 10
     assert drivers.done.done()

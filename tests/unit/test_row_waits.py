@@ -18,6 +18,7 @@ from runtime.model.boundary import Event
 from runtime.model.row import RowState
 from runtime.model.slice import SliceId
 from runtime.play import Column
+from runtime.policy.limits import Limits
 from tests.contract.memory_world import memory_world
 from tests.contract.stores_world import LIMITS, StoresWorld
 from tests.unit.test_slice_waits import Calls, Epoch, Published
@@ -101,8 +102,8 @@ class Stage:
         return {key: data["found"] for key, data in (await self.world.sheet("org", "play", "sheet")).items()}
 
 
-async def staged(calls: Any = None) -> Stage:
-    world = memory_world()
+async def staged(calls: Any = None, limits: Limits = LIMITS) -> Stage:
+    world = memory_world(limits)
     stage = Stage(world, calls or Calls({}))
     stage.dataset_id = await world.seeded(1)
     await stage.settling.advance(stage.dataset_id)
@@ -128,6 +129,19 @@ async def test_a_row_sleeps_outside_its_slice_and_wakes_once() -> None:
     assert await stage.run_due(resolver) == [SliceEnd.DONE]
     assert stage.turns.count("k0") == 3
     assert await stage.cells() == dict.fromkeys(("k0", "k1", "k2", "k3"), "up")
+
+
+async def test_a_row_whose_input_is_read_later_wakes_once_too() -> None:
+    stage = await staged(limits=replace(LIMITS, slice_read_bytes=1))
+
+    async def resolver(row: Any) -> Any:
+        await sleep(60)
+        return "up"
+
+    await stage.run_due(resolver)
+    await stage.later(61)
+    assert await stage.run_due(resolver) == [SliceEnd.DONE, SliceEnd.DONE]
+    assert len(stage.turns) == 8
 
 
 async def test_a_short_sleep_stays_in_its_slot() -> None:

@@ -10,7 +10,7 @@ from runtime.errors import BudgetExceededError, RowWaitsError, ToolCallError, To
 from runtime.model.call import ANY_AGE, Accepts, Answer, AnswerState, Call
 from runtime.model.call_options import NO_OPTIONS, CallOptions
 from runtime.model.row_wait import WaitKind
-from runtime.model.tool import ToolMetadata
+from runtime.model.tool import Normalise, NormaliseRule, ToolMetadata
 from runtime.policy.freshness import Refresh
 from runtime.policy.limits import Limits
 from tests.lane_stage import call as shared_call
@@ -72,6 +72,24 @@ async def test_a_plain_call_has_the_shared_key() -> None:
     call = await made()
     assert (call.key, call.idempotency_key) == (shared_call("a").key, shared_call("a").idempotency_key)
     assert (call.accepts, call.shared_key, call.read_keys) == (ANY_AGE, None, ())
+
+
+async def test_near_equal_inputs_are_one_call_only_where_the_tool_declares_it() -> None:
+    """B11: exact equals always are; case, blanks and a trailing dot as declared."""
+    rows = ["acme.example", "acme.example", "ACME.example", " acme.example", "acme.example."]
+    steps = (Normalise.TRIM, Normalise.LOWER, Normalise.STRIP_TRAILING_DOT)
+    declared = replace(METADATA, normalise=(NormaliseRule(field="item", steps=steps),))
+    for metadata, keys in ((METADATA, 4), (declared, 1)):
+        outside = Outside(metadata)
+        for row in rows:
+            await calls_of(outside).execute(CONTEXT, "echo", {"item": row, "as": row})
+        made = [call for call, _ in outside.called]
+        assert len({call.key for call in made}) == 4, "another field says nothing"
+        outside.called.clear()
+        for row in rows:
+            await calls_of(outside).execute(CONTEXT, "echo", {"item": row})
+        made = [call for call, _ in outside.called]
+        assert len({call.key for call in made}) == len({call.input["item"] for call in made}) == keys
 
 
 async def test_an_org_never_sees_another_s_receipts() -> None:

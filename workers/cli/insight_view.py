@@ -1,6 +1,7 @@
 """What a run's counts mean, in lines for people."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from runtime.model.insight import RunInsight, SlowLane, Spending
 from runtime.policy.progress import spoken_time
@@ -19,8 +20,14 @@ def insight_lines(found: RunInsight) -> Iterator[str]:
         yield f"failed: {failure.rows:,} x {failure.code} in {failure.dataset}, first {failure.row_key}: {message}"
     for one in found.awaited:
         count = f"{one.count:,} x " if one.count > 1 else ""
-        until = f", until {one.due_at}" if one.due_at else ""
-        yield f"waits: {one.where}: {count}{one.kind} {one.name}{until}"
+        since = f", since {_moment(one.since)}" if one.since else ""
+        until = f", until {_moment(one.due_at)}" if one.due_at else ""
+        yield f"waits: {one.where}: {count}{one.kind} {one.name}{since}{until}"
+
+
+def _moment(text: str) -> str:
+    """To the second, in universal time."""
+    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _pace(found: RunInsight) -> Iterator[str]:

@@ -92,6 +92,7 @@ def _scope(state: LaneState) -> dict[str, Any]:
     return {
         "org_id": state.org_id,
         "provider": state.provider,
+        "is_fixture": state.is_fixture,
         "rules": state.rules,
         "rate_per_s": state.rate_per_s,
         "full_rate_per_s": state.full_rate_per_s,
@@ -134,7 +135,7 @@ def _scopes(states: list[LaneState]) -> Table:
     )
     for state in states:
         table.add_row(
-            state.provider,
+            state.name,
             state.lane,
             state.org_id,
             Text(_rate(state), style=STYLES.get(state.reason, "")),
@@ -164,7 +165,7 @@ def _holders(held: list[tuple[LaneState, Any]]) -> Table:
     table = _table("slot of", "held by", "since")
     for state, holder in held:
         age_s = max(0, state.now_ms - holder.since_ms) / 1000
-        table.add_row(state.provider, holder.session_id, f"{age_s:.0f} s")
+        table.add_row(state.name, holder.session_id, f"{age_s:.0f} s")
     return table
 
 

@@ -8,7 +8,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from runtime.errors import BadInputError
-from runtime.postgres_store.purge import Purge, Purged
+from runtime.model.purged import Purged
 from workers.cli.connection import sender_settings
 from workers.cli.options import AsJson
 from workers.cli.terminal import say, say_json
@@ -34,6 +34,7 @@ def purge(
     """
     older_s = age_s(older_than, "--older-than")
     receipts_s = age_s(receipts_older_than, "--receipts-older-than") if receipts_older_than else None
+    from runtime.postgres_store.purge import Purge
     from workers.configuration import limits_of
 
     settings = sender_settings()

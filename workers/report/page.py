@@ -169,8 +169,12 @@ def _failures(insight: RunInsight) -> str:
 def _waits(insight: RunInsight) -> str:
     if not insight.awaited:
         return ""
-    rows = ((one.where, one.kind, one.name, one.count, one.due_at or "-") for one in insight.awaited)
-    return f"<h2>What it waits for</h2>{table(('where', 'kind', 'for', 'count', 'until'), rows, '')}"
+    rows = (
+        (one.where, one.kind, one.name, one.count, one.since or "-", one.due_at or "-")
+        for one in insight.awaited
+    )
+    head = ("where", "kind", "for", "count", "since", "until")
+    return f"<h2>What it waits for</h2>{table(head, rows, '')}"
 
 
 def _text(cell: object) -> str:

@@ -215,12 +215,12 @@ where dataset_id = %(dataset_id)s and position = %(position)s and key = %(key)s
 
 -- name: awaited
 -- What a live run waits for: its body's waits, those of its waiting rows counted, the soonest first.
-(select 'body', b.kind, coalesce(b.event_key, b.op_key), 1::bigint, b.due_at
+(select 'body', b.kind, coalesce(b.event_key, b.op_key), 1::bigint, b.due_at, b.armed_at
  from boundaries b join runs r on r.run_id = b.run_id and r.state in ('queued', 'running', 'waiting')
  where b.run_id = %(run_id)s and b.state in ('arming', 'armed')
  order by b.due_at limit %(batch)s)
 union all
-(select d.key, w.kind, w.detail, count(*), min(w.due_at)
+(select d.key, w.kind, w.detail, count(*), min(w.due_at), min(w.since)
  from datasets d join row_waits w on w.dataset_id = d.dataset_id
  where d.run_id = %(run_id)s and d.state in ('seeding', 'running', 'failing')
  group by d.key, w.kind, w.detail

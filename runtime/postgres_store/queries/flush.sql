@@ -30,7 +30,8 @@ from unnest(%(row_slices)b::int[], %(positions)b::bigint[], %(kinds)b::text[], %
 join unnest(%(dataset_ids)b::bigint[]) with ordinality h(dataset_id, n) on h.n = v.n
 order by h.dataset_id, v.position
 on conflict (dataset_id, position) do update
-set kind = excluded.kind, due_at = excluded.due_at, detail = excluded.detail
+set kind = excluded.kind, due_at = excluded.due_at, detail = excluded.detail,
+  since = case when (w.kind, w.detail) = (excluded.kind, excluded.detail) then w.since else now() end
 
 -- name: add_boundaries
 -- Waits of rows that are armed now; an event wait is ended at once by the oldest stored event that its row hasn't seen.

@@ -21,8 +21,13 @@ where l.at is null or l.at <= now() - interval '1 second' * greatest(
   %(sample_s)s::float8, extract(epoch from now() - r.started_at)::float8 / %(of_age)s)
 on conflict do nothing
 
+-- name: any_live
+-- Whether a run that has begun goes on.
+select exists (
+  select 1 from runs where state in ('queued', 'running', 'waiting') and started_at is not null)
+
 -- name: sample_lanes
--- Lanes that changed since their last sample.
+-- Lanes that changed since their last sample; those that stand still with work in them now and then.
 insert into lane_samples
   (org_id, lane, provider, requests, items, capacity, in_flight, waiting, rate_per_s, reason, closed_until)
 select v.org_id, v.lane, v.provider, v.requests, v.items, v.capacity, v.in_flight, v.waiting, v.rate_per_s, v.reason,
@@ -35,8 +40,10 @@ left join lateral (
   select s.* from lane_samples s
   where s.org_id = v.org_id and s.lane = v.lane and s.provider = v.provider order by s.at desc limit 1) l on true
 where l.at is null or l.at <= now() - %(sample_s)s::float8 * interval '1 second'
-  and (l.requests, l.items, l.in_flight, l.waiting, l.reason)
-    is distinct from (v.requests, v.items, v.in_flight, v.waiting, v.reason)
+  and ((l.requests, l.items, l.in_flight, l.waiting, l.reason)
+      is distinct from (v.requests, v.items, v.in_flight, v.waiting, v.reason)
+    or (v.in_flight > 0 or v.waiting > 0 or v.closed_ms is not null)
+      and l.at <= now() - %(again_s)s::float8 * interval '1 second')
 on conflict do nothing
 
 -- name: forget_lanes
@@ -70,7 +77,7 @@ limit %(limit)s
 -- The newest sample of each of an organisation's lanes, if it is recent.
 select distinct on (lane, provider)
   lane, provider, at, requests, items, capacity, in_flight, waiting, rate_per_s, reason, closed_until
-from lane_samples where org_id = %(org_id)s and at > now() - interval '1 minute'
+from lane_samples where org_id = %(org_id)s and at > now() - %(recent_s)s::float8 * interval '1 second'
 order by lane, provider, at desc
 
 -- name: failures

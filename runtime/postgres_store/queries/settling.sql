@@ -21,7 +21,7 @@ with settled as (
       where w.dataset_id = p.dataset_id and w.position >= p.first_position and w.position < p.end_position
       order by w.position limit 1) is null
   returning p.dataset_id)
-update datasets d set pages_settled = d.pages_settled + 1
+update datasets d set pages_settled = d.pages_settled + 1, winding = d.winding and d.pages_settled + 1 < d.pages_seeded
 from settled where d.dataset_id = settled.dataset_id
 returning 1
 

@@ -32,7 +32,8 @@ create table row_boundaries (
     primary key (dataset_id, position, key)
 );
 
-create index row_boundaries_event_idx on row_boundaries (org_id, event_key) where state = 'armed' and event_key is not null;
+create index row_boundaries_event_idx on row_boundaries (org_id, event_key)
+    where state = 'armed' and event_key is not null;
 
 create table delivered_events (
     org_id text not null,
