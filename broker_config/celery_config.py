@@ -6,27 +6,27 @@ from broker_config.queues import CONTROL, ROUTES
 from broker_config.settings import Settings
 
 VISIBILITY_TIMEOUT_S = 30
+REDIS = {
+    # Only control acks late; a killed control worker's message comes back after this.
+    "visibility_timeout": VISIBILITY_TIMEOUT_S,
+    # A half-open connection is noticed instead of waited on.
+    "health_check_interval": 10,
+    "socket_keepalive": True,
+    "socket_connect_timeout": 5,
+}
 # A message counts as sent once RabbitMQ has said that it has it.
 AMQP = {"confirm_publish": True, "connect_timeout": 5}
 
 
 def celery_settings(settings: Settings) -> dict[str, Any]:
     """The configuration of the Celery app, from settings alone."""
-    redis = {
-        # Only control acks late; a killed control worker's message comes back after this.
-        "visibility_timeout": VISIBILITY_TIMEOUT_S,
-        # A half-open connection is noticed instead of waited on.
-        "health_check_interval": 10,
-        "socket_keepalive": True,
-        "socket_connect_timeout": 5,
-    }
     return {
         "broker_url": settings.broker_url,
         "result_backend": settings.result_url,
-        "broker_transport_options": redis if settings.broker_is_redis else AMQP,
+        "broker_transport_options": REDIS if settings.broker_is_redis else AMQP,
         # RabbitMQ: a connection that died is noticed, and its messages come back to the queue.
         "broker_heartbeat": 0 if settings.broker_is_redis else 10,
-        "result_backend_transport_options": redis,
+        "result_backend_transport_options": REDIS,
         # A worker that starts before Redis waits for it.
         "broker_connection_retry_on_startup": True,
         "task_routes": ROUTES,

@@ -16,7 +16,10 @@ _NONE = Redaction({})
 
 
 class KnownSecrets:
-    """By organisation: what one knows must not touch the data of another. The oldest are forgotten at the bound."""
+    """By organisation: what one knows must not touch the data of another.
+
+    Beyond the bound those that were not met again for longest are forgotten, never the process's own.
+    """
 
     def __init__(self, most: int = DEFAULT_LIMITS.secrets_known) -> None:
         self._most = most
@@ -28,13 +31,19 @@ class KnownSecrets:
     def add(self, org_id: str, name: str, value: str) -> None:
         """From now on `value` is a secret of the organisation."""
         key = (org_id, value)
-        if not value or key in self._values:
+        if not value:
             return
         with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return
             self._values[key] = name
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
+            if len(self._values) > self._most and (oldest := self._oldest()) is not None:
+                del self._values[oldest]
             self._rebuild()
+
+    def _oldest(self) -> tuple[str, str] | None:
+        return next((key for key in self._values if key[0] != ANY_ORG), None)
 
     def forget(self, org_id: str) -> None:
         """The organisation is gone, as one made for a test is."""

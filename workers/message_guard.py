@@ -1,7 +1,6 @@
 """A message that is no task at all is dropped and told. Celery's own consumer ends its process over some of them, and
 the message, never acknowledged, comes back and ends the next one."""
 
-from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -14,12 +13,13 @@ _SHOWN = 300
 class GuardedConsumer(Consumer):
     """Celery's consumer, which survives what it can't read."""
 
-    def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
+    def create_task_handler(self, *arguments: Any, **options: Any) -> Any:
         """The handler of every message; what is wrong with the connection stays Celery's to handle."""
         handle = super().create_task_handler(*arguments, **options)
-        theirs = (*self.connection_errors, OSError, MemoryError)
+        # kombu counts KeyError among a broken connection's errors: a message without a header is none.
+        theirs = (*(kind for kind in self.connection_errors if kind is not KeyError), OSError, MemoryError)
 
-        def guarded(message: Any) -> None:
+        def guarded(message: Any, /) -> None:
             try:
                 handle(message)
             except theirs:

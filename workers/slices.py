@@ -34,20 +34,23 @@ def _run_once(process: WorkerProcess, run_id: str, slice_id: SliceId) -> None:
         raise
     except BaseException as error:
         process.call(slices.give_back(taken))
-        _end_if_fatal(process, taken, error)
+        _end_if_hopeless(process, taken, error)
         raise
     try:
         end = process.call(slices.run(taken, program), process.limits.slice_run_s)
-    except RunFatalError as error:
-        _end_if_fatal(process, taken, error)
+    except BaseException as error:
+        _end_if_hopeless(process, taken, error)
         raise
+    slices.defects.passed(str(slice_id))
     process.call(process.settling.settle(run_id, slice_id.dataset_id, slice_id.page))
     if end == SliceEnd.WAITS:
         process.call(process.settling.wake())
 
 
-def _end_if_fatal(process: WorkerProcess, taken: TakenSlice, error: BaseException) -> None:
+def _end_if_hopeless(process: WorkerProcess, taken: TakenSlice, error: BaseException) -> None:
     """A run that can't go on anywhere fails."""
+    if not isinstance(error, RunFatalError):
+        error = process.slices.defects.met(str(taken.id), f"slice {taken.id}", error) or error
     if isinstance(error, RunFatalError):
         log.error("run ended by a row", action="run.fail", run_id=taken.facts.run_id, error=str(error))
         process.call(process.runs.fail(taken.facts.run_id, error.to_payload()))

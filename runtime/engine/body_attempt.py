@@ -29,7 +29,7 @@ from runtime.errors import (
     SecretUnavailableError,
 )
 from runtime.known_secrets import known_secrets
-from runtime.model.events import Logged, RunStarted, RunSuspended
+from runtime.model.events import ChildPlaysEnded, Logged, RunStarted, RunSuspended
 from runtime.model.operation import JournalEntry, Op, OpKind
 from runtime.model.run import ClaimedRun, RunState
 from runtime.play import PlayDefinition, PlayRegistry, plays
@@ -190,9 +190,17 @@ class Attempt:
         kept = [self._ports.operations.journal_form(entry, asked[entry.op_key]) for entry in entries]
         self._journal.count(kept)
         self._call(self._append(kept, [asked[entry.op_key] for entry in entries]))
+        self._tell_children(entries)
         for entry in entries:
             self._flights.end(entry.op_key)
             self._deliver(entry)
+
+    def _tell_children(self, entries: list[JournalEntry]) -> None:
+        for entry in entries:
+            if entry.kind == OpKind.CHILD:
+                counts = entry.outcome.get("children") or {"ok": 0, "failed": 1}
+                told = ChildPlaysEnded(ok=counts["ok"], failed=counts["failed"])
+                self._ports.events.emit(self._run.run_id, told)
 
     async def _append(self, entries: list[JournalEntry], ops: list[Op]) -> None:
         await self._ports.fault("body.before_journal")

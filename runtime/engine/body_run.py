@@ -10,6 +10,7 @@ from structlog.contextvars import bound_contextvars
 
 from runtime import tracing
 from runtime.engine.body_attempt import Attempt, BodyPorts, DriveEnd
+from runtime.engine.defects import Defects
 from runtime.engine.operations import Operations
 from runtime.engine.outcomes import run_error
 from runtime.engine.play_versions import PlayVersions
@@ -55,6 +56,7 @@ class BodyRunner:
         events: EventSink = no_events,
     ) -> None:
         self._versions = PlayVersions(runs, limits, version_policy)
+        self._defects = Defects(limits.run_crashes)
         self._session_id = session_id
         self._registry = registry
         self._budgets = budgets
@@ -89,9 +91,13 @@ class BodyRunner:
                     span.set_attribute("playlane.end", end.value)
         except OwnershipLostError:
             end = DriveEnd.LOST
-        except BaseException:
+        except BaseException as error:
+            if (last := self._defects.met(run.run_id, f'the body of play "{run.play}"', error)) is not None:
+                log.exception("body ended: it meets the same defect each time", action="body.defect")
+                return self._refuse(run, last)
             self._give_back(run)
             raise
+        self._defects.passed(run.run_id)
         log.info("body left", action="body.left", end=end.value)
         return end
 

@@ -46,6 +46,8 @@ class BodyScope:
     fatal: RunFatalError | None = None
     waits: RowWaitsError | None = None
     children: set[str] = field(default_factory=set)
+    children_ok: int = 0
+    children_failed: int = 0
     working: set[str] = field(default_factory=set)
     own_tasks: OwnTasks = field(default_factory=OwnTasks)
     _counts: dict[str, int] = field(default_factory=dict)
@@ -121,4 +123,5 @@ class BodyScope:
         self.lines.append(line)
 
     def child_ended(self, id: str, play: str, *, failed: bool) -> None:
-        return None
+        self.children_ok += not failed
+        self.children_failed += failed

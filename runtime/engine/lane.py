@@ -13,7 +13,7 @@ from runtime.engine.lane_admission import Admission
 from runtime.engine.lane_batch import BatchFlow
 from runtime.engine.lane_book import Accepted, Item, LaneBook, leases_of
 from runtime.engine.lane_commit import Committer
-from runtime.engine.lane_ended import EndedCalls
+from runtime.engine.lane_ended import EndedCalls, RunStates
 from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_flight import Flight, Slot, rate_scope
 from runtime.engine.lane_later import FarAway, LaterCalls
@@ -56,13 +56,15 @@ class LaneEngine:
         self._fence = Fence(parts, self._book)
         self._reply = Reply(parts, self._book, self._committer, self._fence)
         self._later = LaterCalls(parts, self._book)
-        self._flow = BatchFlow(parts, self._book, self._reply, self._fence)
+        states = RunStates(parts)
+        self._flow = BatchFlow(parts, self._book, self._reply, self._fence, states)
         self._takeover = Takeover(parts, self._book, self._flow, self._fence, self._spawn)
         self._admission = Admission(
             parts,
             self._book,
             self._committer,
             self._fence,
+            states,
             enqueue=self._enqueue,
             adopt=self._takeover.start,
         )

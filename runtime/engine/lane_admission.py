@@ -8,6 +8,7 @@ import structlog
 from runtime.engine.lane_book import Accepted, Item, LaneBook, Outgoing, leases_of, outgoing
 from runtime.engine.lane_budget import LaneBudget
 from runtime.engine.lane_commit import Committer
+from runtime.engine.lane_ended import RunStates
 from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_spec import BatchSpec, SpecKey, batch_spec, spec_key
@@ -42,6 +43,7 @@ class Admission:
         book: LaneBook,
         committer: Committer,
         fence: Fence,
+        states: RunStates,
         *,
         enqueue: Callable[[Sequence[Item], str, dict[SpecKey, BatchSpec]], None],
         adopt: Callable[[str, list[Item]], None],
@@ -50,6 +52,7 @@ class Admission:
         self._book = book
         self._committer = committer
         self._fence = fence
+        self._states = states
         self._budget = LaneBudget(parts, book)
         self._enqueue = enqueue
         self._adopt = adopt
@@ -77,6 +80,7 @@ class Admission:
         started_ms = self._parts.clock.now_ms()
         while items and not self.is_closed:
             await self._committer.wait_open()
+            items = await self._of_live_runs(items)
             claimed = await self._claim(items, {})
             self._book.leave(self._unsettled(claimed.held))
             for batch_id, waiting in claimed.takeover.items():
@@ -86,6 +90,16 @@ class Admission:
             items = await self._outwait(claimed, started_ms)
         if items:
             await self._book.give_back(items)
+
+    async def _of_live_runs(self, items: list[Item]) -> list[Item]:
+        """A post may have waited here longer than its run lived. No answer: returned, it would come back at once."""
+        parts = self._parts
+        gone = await parts.until_reachable(
+            "lane.runs", lambda: self._states.without_a_live_run(items), parts.limits.lane_wait_ms
+        )
+        gone = self._unsettled(gone)
+        self._book.leave(gone)
+        return [item for item in items if item not in gone]
 
     async def _specs(self, items: list[Item]) -> tuple[dict[SpecKey, BatchSpec], list[Item]]:
         """Batch strategies of the items' tools; calls of a tool that can't be looked up are answered."""

@@ -9,6 +9,7 @@ from structlog.contextvars import bound_contextvars
 from runtime import tracing
 from runtime.engine.lane_book import LaneBook, leases_of
 from runtime.engine.lane_budget import LaneBudget
+from runtime.engine.lane_ended import RunStates
 from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_flight import Flight, Stage
 from runtime.engine.lane_outcomes import no_payload
@@ -33,8 +34,11 @@ log = structlog.get_logger()
 class BatchFlow:
     """Sends batches. Between the seal and the request nothing is awaited but a test's fault point."""
 
-    def __init__(self, parts: LaneParts, book: LaneBook, reply: Reply, fence: Fence) -> None:
+    def __init__(
+        self, parts: LaneParts, book: LaneBook, reply: Reply, fence: Fence, states: RunStates
+    ) -> None:
         self._parts = parts
+        self._states = states
         self._book = book
         self._reply = reply
         self._fence = fence
@@ -170,7 +174,18 @@ class BatchFlow:
             await self._refusal.far(flight.items, action.after_ms)
         await self._parts.clock.sleep(action.after_ms)
         await flight.slot.take(len(flight.items), lambda far_ms: self._refusal.far(flight.items, far_ms))
+        if failure.not_charged and not flight.is_verbatim and await self._is_unwanted(flight):
+            await self._refusal.drop(flight)
+            return False
         return await self._seal.still_holds(flight)
+
+    async def _is_unwanted(self, flight: Flight) -> bool:
+        """Whether every run that waits for the batch has ended; if nobody can tell it goes on."""
+        try:
+            return len(await self._states.without_a_live_run(flight.items)) == len(flight.items)
+        except ServiceUnreachableError as error:
+            log.warning("ended runs unknown", action="lane.ended", error=str(error))
+            return False
 
     # ---- when it breaks
 

@@ -1,6 +1,6 @@
-"""Queued calls of runs that have ended are given back: looked at each second while there are any."""
+"""Calls of ended runs are not made: looked at on admission, each second in the queue, and before a repeat."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
@@ -12,6 +12,28 @@ from runtime.policy.coalescing import Coalescer
 from runtime.ports import Timer
 
 log = structlog.get_logger()
+
+
+class RunStates:
+    """Which runs have ended; a live one is asked after again in `ended_runs_ms`."""
+
+    def __init__(self, parts: LaneParts) -> None:
+        self._parts = parts
+        self._live: dict[str, float] = {}  # run -> when it was seen so
+
+    async def without_a_live_run(self, items: Sequence[Item]) -> list[Item]:
+        """Those that only ended runs wait for. Raises ServiceUnreachableError if the runs' states can't be read."""
+        runs, now_ms = self._parts.runs, self._parts.clock.now_ms()
+        if runs is None:
+            return []
+        since_ms = now_ms - self._parts.limits.ended_runs_ms
+        self._live = {run_id: seen_ms for run_id, seen_ms in self._live.items() if seen_ms > since_ms}
+        unknown = {waiter.run_id for item in items for waiter in item.waiters} - self._live.keys()
+        if not unknown:
+            return []
+        ended = await runs.ended(sorted(unknown))
+        self._live |= dict.fromkeys(unknown - ended, now_ms)
+        return [item for item in items if item.waiters and all(w.run_id in ended for w in item.waiters)]
 
 
 class EndedCalls:

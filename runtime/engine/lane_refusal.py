@@ -130,10 +130,7 @@ class Refusal:
 
     async def _ask_anew(self, flight: Flight, failure: Failure) -> None:
         """The auth scope is another: nothing happened under these keys, so nothing is stored under them."""
-        if flight.spec.is_fenced:
-            for item in flight.items:
-                item.is_marked = True  # refused before anything happened
-        not_charged(flight.items)
+        _never_happened(flight)
         error = {
             "code": failure.failure_class.value,
             "message": failure.describe(),
@@ -141,6 +138,13 @@ class Refusal:
             "details": failure.details(),
         }
         await self._book.fail(flight.items, error)
+        await self._book.release([], flight.batch_id)
+
+    async def drop(self, flight: Flight) -> None:
+        """Nothing was charged and nobody waits for it any more: it isn't sent again."""
+        log.info("batch not repeated", action="lane.ended", lane=flight.lane, calls=len(flight.items))
+        _never_happened(flight)
+        await self._book.give_back(flight.items)
         await self._book.release([], flight.batch_id)
 
     async def _bisect(self, flight: Flight) -> None:
@@ -178,3 +182,11 @@ def not_charged(items: Sequence[Item]) -> None:
     """The reply proves it: what they hold of budgets may be given back with them."""
     for item in items:
         item.is_reserved = bool(item.call.accounts)
+
+
+def _never_happened(flight: Flight) -> None:
+    """Refused before anything happened: marks and budget are given back with the calls."""
+    if flight.spec.is_fenced:
+        for item in flight.items:
+            item.is_marked = True
+    not_charged(flight.items)

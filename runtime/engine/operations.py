@@ -180,7 +180,7 @@ class Operations:
             await self._tools.store_usage()
             if scope.lines:
                 await self._runs.add_logs(run.run_id, scope.lines)
-        return {"ok": kept}
+        return {"ok": kept, **_children(scope)}
 
     def _place(self, run: ClaimedRun, op: Op) -> CallPlace:
         durable = None if self._waits is None else BodyPlace(self._waits, self._runs, run, op.key)
@@ -209,6 +209,12 @@ class Operations:
             event = f"{call_name(op.args['tool'], op.args['input'], 0)}:event"
             at = BodyPlace(self._waits, self._runs, run, op.key).at(event)
             await self._runs.cancel_boundary(run.run_id, run.attempt, at.key)
+
+
+def _children(scope: BodyScope) -> dict[str, Any]:
+    """How many child plays ended in it, to be told when its outcome is kept."""
+    counts = {"ok": scope.children_ok, "failed": scope.children_failed}
+    return {"children": counts} if any(counts.values()) else {}
 
 
 def _is_cancelled(error: BaseException) -> bool:

@@ -1,7 +1,7 @@
 """What a write of rows tells: counts per dataset, a sample of its rows, failures, waits and logs. Once a write."""
 
 from runtime.model import json_value
-from runtime.model.events import Logged, MapProgress, MapSuspended, RowUpdated
+from runtime.model.events import ChildPlaysEnded, Logged, MapProgress, MapSuspended, RowUpdated
 from runtime.model.row import FinishedRow, RowState
 from runtime.policy.event_sampling import RowSampler
 from runtime.policy.limits import Limits
@@ -48,6 +48,10 @@ class RowEvents:
                 cancelled=states.count(RowState.CANCELLED),
             )
             self._events.emit(facts.run_id, progress)
+        rows = [row for part in parts for row in part.rows]
+        ok, failed = sum(row.children_ok for row in rows), sum(row.children_failed for row in rows)
+        if ok or failed:
+            self._events.emit(facts.run_id, ChildPlaysEnded(ok=ok, failed=failed))
         if waiting:
             self._events.emit(facts.run_id, MapSuspended(dataset=facts.key, rows=waiting))
         for row in self._sample(parts, now_ms):

@@ -52,6 +52,8 @@ class RowScope:
     stopped: bool = False  # a call was refused because the dataset fails
     producer: dict[str, Any] | None = None  # the last call of the cell that is being made
     children: set[str] = field(default_factory=set)
+    children_ok: int = 0
+    children_failed: int = 0
     working: set[str] = field(default_factory=set)
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)  # steps of the cell's program, by path
     play: str = ""
@@ -195,6 +197,8 @@ class RowScope:
 
     def child_ended(self, id: str, play: str, *, failed: bool) -> None:
         self.producer = {"kind": "play", "id": id, "play": play}
+        self.children_ok += not failed
+        self.children_failed += failed
 
     def stage(
         self,

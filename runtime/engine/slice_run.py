@@ -9,6 +9,7 @@ from structlog.contextvars import bind_contextvars
 from runtime import tracing
 from runtime.context.dataset_handle import current_reader
 from runtime.engine.byte_room import ByteRoom
+from runtime.engine.defects import Defects
 from runtime.engine.handle_reads import HandleReads
 from runtime.engine.hosts import Services
 from runtime.engine.open_slice import RunLine
@@ -61,6 +62,7 @@ class SliceRunner:
         self._held: dict[SliceId, TakenSlice] = {}
         self._running: dict[SliceId, asyncio.Task[str]] = {}
         self._stopping = False
+        self.defects = Defects(limits.run_crashes)
 
     async def take(self, run_id: str, slice_id: SliceId) -> TakenSlice | None:
         """Claim the slice, or None: done, held by a live session, or its run has ended."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -22,7 +22,7 @@ from runtime.engine.tool_calls import CallContext, ToolCalls
 from runtime.model.cell import StoredCells
 from runtime.model.dataset import DatasetFacts
 from runtime.model.lineage import Lineage
-from runtime.model.row import FinishedRow, InputRow
+from runtime.model.row import FinishedRow, InputRow, RowState
 from runtime.model.slice import TakenSlice
 from runtime.play import Column
 from runtime.policy.budgeting import accounts_of
@@ -89,6 +89,8 @@ class SliceTurn:
             ended = await run_row(row, program.columns, program.ctx, scope, before, self.rules, leaving)
         finally:
             self.stalls.end(scope)
+        if ended.state in (RowState.COMPLETED, RowState.FAILED) and scope.children:
+            ended = replace(ended, children_ok=scope.children_ok, children_failed=scope.children_failed)
         return ended if scope.durable is None else scope.durable.finished(ended)
 
     def _scope(self, row: InputRow, logs: list[RunLine]) -> RowScope:

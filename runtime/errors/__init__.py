@@ -12,6 +12,7 @@ PlaylaneError
 │   ├── DatasetInputError        a row given to a dataset that can't be taken; says which
 │   └── JsonValueError           a value JSON, Postgres and Python disagree on; names the path
 ├── ServiceUnreachableError      Postgres, Redis or the execution API does not answer
+├── ValueRefusedError            Postgres can't hold a value that it was given; the same again would be refused again
 ├── FetchFailedError             a fetch got no whole answer
 │   ├── FetchTimeoutError        within its deadline
 │   └── EgressRefusedError       its address is not one that may be reached; final, never retried
@@ -22,6 +23,7 @@ PlaylaneError
 ├── RunWaitExceededError         a client waited its whole time for a run that goes on
 ├── RunNotCompletedError         a client wanted the result of a run that failed or was cancelled
 ├── RunFatalError                ends the run as failed, never isolated in a row
+│   ├── DefectError              a body or slice raised the same kind of error again and again, outside any row
 │   ├── NonDeterministicPlayError
 │   ├── PlayDeadlockError
 │   ├── PlaySpinsError
@@ -73,6 +75,7 @@ from runtime.errors.rows import RowFailedError, RowStopsError, RowWaitsError, Wo
 from runtime.errors.runs import (
     AllRowsFailedError,
     AttemptLostError,
+    DefectError,
     EventTimedOutError,
     InputChangedError,
     JournalLimitError,
@@ -104,6 +107,7 @@ from runtime.errors.services import (
     ServiceUnreachableError,
     StackError,
     StackStoppedError,
+    ValueRefusedError,
 )
 from runtime.errors.tool_calls import (
     BudgetExceededError,
@@ -129,6 +133,7 @@ __all__ = [
     "CsvError",
     "DatasetInputError",
     "DatasetReadError",
+    "DefectError",
     "EgressRefusedError",
     "EventTimedOutError",
     "ExecuteFailedError",
@@ -172,6 +177,7 @@ __all__ = [
     "ToolUnavailableError",
     "UnknownPlayError",
     "UnknownRunError",
+    "ValueRefusedError",
     "WorkerDiedError",
     "tool_call_error",
 ]

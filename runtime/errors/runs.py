@@ -34,6 +34,10 @@ class RunFatalError(PlaylaneError):
     code = "run_failed"
 
 
+class DefectError(RunFatalError):
+    code = "defect"
+
+
 class NonDeterministicPlayError(RunFatalError):
     code = "non_deterministic_play"
 

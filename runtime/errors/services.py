@@ -7,6 +7,10 @@ class ServiceUnreachableError(PlaylaneError):
     code = "service_unreachable"
 
 
+class ValueRefusedError(PlaylaneError):
+    code = "value_refused"
+
+
 class FetchFailedError(PlaylaneError):
     code = "fetch_failed"
 

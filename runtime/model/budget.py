@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BUDGET_OPTION = "budget"  # among a run's stored options: the accounts that its calls are counted against
+MOST = 10**15  # of what is counted
 CAPS = ("credits", "tool_calls", "retries", "child_plays")  # those that are counted; a depth is only compared
 
 

@@ -67,6 +67,15 @@ class MapProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildPlaysEnded:
+    """Child plays that ended inside the rows of one write, or inside an operation of the body: add them up."""
+
+    ok: int = 0
+    failed: int = 0
+    type: Literal["children.ended"] = "children.ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MapSuspended:
     """Rows that wait for a sleep, an event, their lane or budget; they hold nothing."""
 
@@ -160,6 +169,7 @@ Event = (
     | DatasetChanged
     | MapStarted
     | MapProgress
+    | ChildPlaysEnded
     | MapSuspended
     | MapCompleted
     | MapFailed

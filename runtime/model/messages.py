@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from runtime.errors import BadInputError
 from runtime.model import json_value
 from runtime.model.boundary import Event
+from runtime.model.budget import MOST
 from runtime.model.run import NewRun
 
 M = TypeVar("M", bound=BaseModel)
@@ -30,11 +31,11 @@ class RunOptions(BaseModel):
     deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, strict=True)  # of active time
     capture: StrictBool = False  # keep where cells come from, and what nodes observe
     # what the run, child plays included, may use; where one is given it replaces the play's own, down or up
-    max_credits: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
-    max_tool_calls: int | None = Field(default=None, ge=0, strict=True)
-    max_retries: int | None = Field(default=None, ge=0, strict=True)
-    max_child_plays: int | None = Field(default=None, ge=0, strict=True)
-    max_depth: int | None = Field(default=None, ge=0, strict=True)
+    max_credits: float | None = Field(default=None, ge=0, le=MOST, allow_inf_nan=False, strict=True)
+    max_tool_calls: int | None = Field(default=None, ge=0, le=MOST, strict=True)
+    max_retries: int | None = Field(default=None, ge=0, le=MOST, strict=True)
+    max_child_plays: int | None = Field(default=None, ge=0, le=MOST, strict=True)
+    max_depth: int | None = Field(default=None, ge=0, le=MOST, strict=True)
 
 
 class PlayRunMessage(BaseModel):

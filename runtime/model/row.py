@@ -63,6 +63,8 @@ class FinishedRow:
     error: bytes | None = None
     wait: RowWait | None = None  # of a waiting row, which has no values yet
     waited: bool = False  # it asked for durable waits: those still open end with it
+    children_ok: int = 0  # child plays that ended inside it
+    children_failed: int = 0
 
     @property
     def size_bytes(self) -> int:

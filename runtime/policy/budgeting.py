@@ -1,12 +1,11 @@
 """What a budget allows: which calls find room, what they may cost, and what a caller is told."""
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from runtime.errors import PlayDefinitionError
-from runtime.model.budget import BUDGET_OPTION, CAPS, Account, BudgetAsk, BudgetRefusal, Caps
+from runtime.model.budget import BUDGET_OPTION, CAPS, MOST, Account, BudgetAsk, BudgetRefusal, Caps
 from runtime.model.tool import ToolMetadata
 from runtime.policy.limits import Limits
 
@@ -22,10 +21,10 @@ def checked(caps: Caps, where: str) -> Caps:
         if value is None:
             continue
         kinds = (int, float) if name == "credits" else (int,)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not (0 <= value < math.inf):
+        if isinstance(value, bool) or not isinstance(value, kinds) or not (0 <= value <= MOST):
             number = "number" if name == "credits" else "whole number"
             raise PlayDefinitionError(
-                f"{where}: max_{name} is None (no cap) or a {number} of at least 0, not {value!r:.80}"
+                f"{where}: max_{name} is None (no cap) or a {number} from 0 to {MOST:.0e}, not {value!r:.80}"
             )
     return caps
 

@@ -298,6 +298,7 @@ class Limits:
     # doctor, purge
     doctor_stuck_s: float = 60.0
     doctor_runs: int = 10
+    doctor_again_s: float = 2.0  # between two looks at runs that stand still
     doctor_ask_s: float = 2.0
     doctor_clock_skew_s: float = 5.0
     doctor_connections_share: float = 0.8

@@ -1,5 +1,7 @@
 """What `doctor` and `workers` read of Postgres; plain blocking reads, for the command line."""
 
+import time
+
 import psycopg
 
 from runtime.model.health import DatabaseFacts, LiveWorker
@@ -17,13 +19,7 @@ def database_facts(database_url: str, limits: Limits) -> DatabaseFacts:
         assert row is not None
         version, now_s, used, most, migrated = row
         found = connection.execute(_SQL["migration"]).fetchone() if migrated else None
-        stuck = (
-            connection.execute(
-                _SQL["stuck"], {"stuck_s": limits.doctor_stuck_s, "limit": limits.doctor_runs}
-            ).fetchall()
-            if migrated
-            else []
-        )
+        stuck = _stuck_runs(connection, limits) if migrated else ()
     return DatabaseFacts(
         version=version,
         now_s=now_s,
@@ -31,8 +27,19 @@ def database_facts(database_url: str, limits: Limits) -> DatabaseFacts:
         max_connections=most,
         migration=found[0] if found else None,
         newest_migration=newest_migration(),
-        stuck_runs=tuple(run_id for (run_id,) in stuck),
+        stuck_runs=stuck,
     )
+
+
+def _stuck_runs(connection: psycopg.Connection, limits: Limits) -> tuple[str, ...]:
+    """Seen in two looks: a run that was just woken is taken between them."""
+    values = {"stuck_s": limits.doctor_stuck_s, "limit": limits.doctor_runs}
+    first = connection.execute(_SQL["stuck"], values).fetchall()
+    if not first:
+        return ()
+    time.sleep(limits.doctor_again_s)
+    again = connection.execute(_SQL["stuck"], values).fetchall()
+    return tuple(run_id for (run_id,) in first if (run_id,) in again)
 
 
 def live_workers(database_url: str, limits: Limits) -> list[LiveWorker]:

@@ -10,7 +10,7 @@ from psycopg import AsyncConnection, errors
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
-from runtime.errors import PlaylaneError, ServiceUnreachableError
+from runtime.errors import PlaylaneError, ServiceUnreachableError, ValueRefusedError
 from runtime.model import json_value
 from runtime.policy.limits import Limits
 
@@ -72,6 +72,10 @@ def database_errors(what: str) -> Iterator[None]:
         reason = str(error).partition("\n")[0]
         raise ServiceUnreachableError(
             f"Postgres failed at {what}: {reason}; it is tried again later"
+        ) from error
+    except psycopg.DataError as error:
+        raise ValueRefusedError(
+            f"Postgres can't hold a value given to {what}: {type(error).__name__}, SQLSTATE {error.sqlstate}"
         ) from error
     except psycopg.Error as error:
         raise PlaylaneError(

@@ -1,6 +1,8 @@
 """Stock Flower over a real stack, as an operator opens it: behind a login, in a browser."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from examples.flower_report import POSTS
 from tests.browser import different_lines, dom_of, screenshot
 from tests.chaos.processes import ROLES
 from tests.chaos.stack_under_test import StackUnderTest
-from workers.stack.child import Launch
+from workers.stack.child import Child, Launch
 from workers.stack.sockets import free_port
 from workers.stack.stack import PLAYLANE
 
@@ -28,6 +30,8 @@ TASKS = {
 
 
 class Flower:
+    child: Child
+
     def __init__(self, port: int) -> None:
         self.at = f"127.0.0.1:{port}"
 
@@ -58,12 +62,13 @@ def flower(stack: StackUnderTest) -> Iterator[Flower]:
     env.pop("FLOWER_UNAUTHENTICATED_API", None)
     env["FLOWER_BASIC_AUTH"] = ":".join(LOGIN)
     found = Flower(port)
-    child = stack.supervisor.launch(
+    found.child = stack.supervisor.launch(
         Launch(
             name="flower",
             command=[*PLAYLANE, "flower", "--port", str(port)],
             env=env,
             quiet=True,
+            restart=True,
             ready=lambda: _answers(found),
             ready_timeout_s=60,
             tier=stack.supervisor.next_tier(),
@@ -72,7 +77,7 @@ def flower(stack: StackUnderTest) -> Iterator[Flower]:
     try:
         yield found
     finally:
-        stack.supervisor.drop(child)
+        stack.supervisor.drop(found.child)
 
 
 def _answers(flower: Flower) -> bool:
@@ -106,6 +111,20 @@ def test_flower_shows_roles_tasks_and_posts_to_whoever_may_see_them(
     assert run.run_id in everything
     assert "flower_events_total" in flower.get("/metrics").text
     _look(flower, tmp_path)
+    _dies_in_mid_run(stack, flower)
+
+
+def _dies_in_mid_run(stack: StackUnderTest, flower: Flower) -> None:
+    """It forgets what it saw; the run's own status doesn't need it."""
+    stack.latency_ms(100)
+    run = stack.start(60)
+    stack.until_rows(run, 5)
+    pid = flower.child.pid
+    os.kill(pid, signal.SIGKILL)
+    status = stack.check(run)
+    assert sum(one.items for one in status.usage) == sum(stack.ledger(run).charged().values())
+    stack.until(lambda: flower.child.pid != pid and _answers(flower), "Flower again")
+    stack.until(lambda: flower.workers() >= set(ROLES), "all workers in Flower again")
 
 
 def _look(flower: Flower, folder: Path) -> None:

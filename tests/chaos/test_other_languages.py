@@ -57,15 +57,22 @@ def test_a_message_of_a_few_lines_starts_a_run_once(stack: StackUnderTest) -> No
         assert client.result(f"raw-{tag}", 60)["first"] == 10
 
 
-def test_a_refused_message_ends_as_a_run_with_the_reason(stack: StackUnderTest) -> None:
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [({"play": "chaos", "speed": 11}, "speed"), ({"play": "a\x00b"}, "$.play"), ({"play": "\ud800"}, "play")],
+    ids=["unknown option", "NUL", "half a surrogate pair"],
+)
+def test_a_refused_message_ends_as_a_run_with_the_reason(
+    stack: StackUnderTest, fields: dict[str, Any], named: str
+) -> None:
     run_id = f"raw-{token_hex(3)}"
     with stack.redis(0) as broker:
-        broker.lpush("control", message({"version": 1, "run_id": run_id, "play": "chaos", "speed": 11}))
+        broker.lpush("control", message({"version": 1, "run_id": run_id, **fields}))
     with stack.client() as client:
         stack.until(lambda: client.find(run_id), "the run stored")
         status = client.status(run_id)
     assert status.state is RunState.FAILED
-    assert status.error is not None and "speed" in status.error["message"]
+    assert status.error is not None and named in status.error["message"]
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="no Node here")

@@ -1,9 +1,6 @@
-"""Messages that come twice, runs that come twice, and workers that are told to stop."""
+"""Messages that come twice, and runs that come twice."""
 
-import signal
 from collections import Counter
-
-import pytest
 
 from tests.chaos.ledger import ledger_name
 from tests.chaos.plays import expected_items
@@ -85,20 +82,3 @@ def test_a_second_run_over_the_same_input_is_free_and_says_so(stack: StackUnderT
     ]
     assert len(metas) == 90
     assert {cell["state"] for meta in metas for cell in meta.values()} == {"cached"}
-
-
-@pytest.mark.parametrize("role", ["rows", "lanes", "plays", "control"])
-def test_a_worker_told_to_stop_gives_back_what_it_holds(stack: StackUnderTest, role: str) -> None:
-    """SIGTERM in the middle of a run: queued work goes back, what is on the wire is finished, the process ends within
-    its grace and by itself; its successor need not wait for a dead session."""
-    stack.latency_ms(300)
-    run = stack.start(80)
-    stack.until_rows(run, 10)
-    old = stack.signal(role, signal.SIGTERM)
-    stack.until(lambda: stack.pid(role) != old or not stack.child(role).alive(), "the end", 12)
-    assert stack.sql(
-        "select ended_at is not null from sessions where pid = %s order by started_at desc limit 1", old
-    ) == [(True,)]
-    stack.until_restarted(role, old)
-    stack.check(run)
-    assert stack.endings(role)[-1] == "ended with exit code 0"

@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
+import psycopg
+import pytest
+
 from runtime.errors import AttemptLostError
 from runtime.model.dataset import FAIL_FAST, DatasetState, NewDataset
 from runtime.model.row import RowState
 from runtime.model.row_wait import RowWait, WaitKind
 from runtime.model.slice import TakenSlice
 from runtime.ports import RowWrite, RowWriteAnswer, SliceRows
+from runtime.postgres_store.named import load
 from tests.contract.stores_world import EPOCH, LIMITS, StoresWorld, finished, waiting
 
 
@@ -155,3 +159,29 @@ async def test_isolated_failures_are_named_and_counted_in_the_log(world: StoresW
         *(f'dataset "d": row "k{n}" failed: no k{n}' for n in range(3)),
         'dataset "d": 1 more rows failed',
     ]
+
+
+@pytest.mark.parametrize("world", [pytest.param("postgres", marks=pytest.mark.servers)], indirect=True)
+async def test_rows_that_began_to_wait_while_their_page_was_wound_down_are_cancelled_too(
+    world: StoresWorld, contract_database: str
+) -> None:
+    """Their holder had not heard yet: it ends its slice between the statement that cancels rows and the one that
+    settles pages. The page stays, and the next look cancels what waits."""
+    dataset_id = await fail_fast(world, 2)
+    first, theirs = await world.taken(dataset_id, 0, 0), await world.taken(dataset_id, 1, 0)
+    await write(world, first, RowState.COMPLETED, RowState.FAILED, final=True)
+    values = {"dataset_id": dataset_id, "pages": [1]}
+    wind = load("winding")
+    with psycopg.connect(contract_database) as sweep:
+        for name in ("close_slices", "cancel_rows"):
+            sweep.execute(wind[name], values)
+        wait = RowWait(kind=WaitKind.SLEEP, due_ms=60_000.0)
+        resting = tuple(waiting(row.position, row.row_key, wait) for row in theirs.rows)
+        part = SliceRows(id=theirs.id, fence=theirs.fence, facts=theirs.facts, rows=resting, final=True)
+        await world.slices.flush(RowWrite(session_id="s1", slices=(part,)))
+        for name in ("cancel_boundaries", "drop_waits", "settle_pages"):
+            sweep.execute(wind[name], values)
+    await world.settling.settle_page(dataset_id, 0)
+    await world.settling.settle_page(dataset_id, 1)
+    assert await world.settling.end_dataset(dataset_id) is not None
+    assert (await states(world, dataset_id))[2:] == ["cancelled"] * 6

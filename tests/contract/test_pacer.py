@@ -109,6 +109,20 @@ async def test_a_refusal_with_a_wait_closes_the_lane_for_all_and_reopens_at_the_
     assert len(fleet.sent) == 800
 
 
+async def test_a_closed_lane_holds_up_no_other(redis: Redis) -> None:
+    fleet = await VirtualFleet(redis, 1, [FIFTY]).start()
+    pacer = fleet.pacers[0]
+    refused = await pacer.reserve(fleet.scope, 1)
+    await refused.limited(4_000)
+    for other in (replace(fleet.scope, lane="other", provider="other"), replace(fleet.scope, org_id="other")):
+        ticket = await pacer.reserve(other, 1)
+        assert await ticket.due() == 0 and await ticket.confirm(1) == (1, 0.0)
+        ticket.free()
+    assert (await refused.confirm(1))[1] > 3_000
+    refused.free()
+    await pacer.idle()
+
+
 async def test_those_who_waited_keep_their_place_when_the_lane_closes(redis: Redis) -> None:
     fleet = await VirtualFleet(redis, 2, [PacingRule(limit=10, per_ms=SECOND)]).start()
     order: list[str] = []

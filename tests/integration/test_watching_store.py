@@ -180,10 +180,12 @@ def test_events_of_a_newer_release_are_passed_over_once(redis_url: str) -> None:
     """Or a reader would meet them at each look, at once, and ask the database each time."""
     writer = sync.Redis.from_url(state_url(redis_url))
     stream = EventStream(redis_url, Limits(event_read=2, event_block_s=0.05))
-    newer = {"event": b'{"version":1,"run_id":"r1","at_ms":1,"event":{"type":"not.known.yet"}}'}
-    known = events.to_text("r1", 1, RunStarted(play="p", attempt=1))
+    newer: dict[Any, Any] = {
+        "event": b'{"version":1,"run_id":"r1","at_ms":1,"event":{"type":"not.known.yet"}}'
+    }
+    known: dict[Any, Any] = {"event": events.to_text("r1", 1, RunStarted(play="p", attempt=1))}
     try:
-        for fields in (newer, newer, newer, {"event": known}, newer):
+        for fields in (newer, newer, newer, known, newer):
             writer.xadd(keys.events("r1"), fields)
         ((place, found),) = stream.read("r1", "0", block=False)
         assert found.event == RunStarted(play="p", attempt=1)

@@ -25,10 +25,12 @@ from runtime.engine.tool_calls import ToolCalls
 from runtime.errors import ToolUnavailableError
 from runtime.known_secrets import known_secrets
 from runtime.model.boundary import Event
+from runtime.model.failure import FailureClass
 from runtime.model.row import RowState
 from runtime.model.run import NewRun
 from runtime.model.slice import SliceId
 from runtime.play import Column, PlayRegistry, define
+from runtime.ports import EventSink, no_events
 from runtime.testing.scripted import ScriptedEgress, ScriptedSecrets, ScriptedTools
 from runtime.testing_redis import MemoryRedis
 from tests.contract.memory_world import memory_world
@@ -67,7 +69,7 @@ class Rows:
         self.ran: Counter[str] = Counter()
         self.started: set[str] = set()
         self.tools = ScriptedTools(
-            {"t": lambda input: f"v:{input}", "away": self.away, "query_customer_db": {"rows": [{"a": 1}]}}
+            {"t": lambda asked: f"v:{asked}", "away": self.away, "query_customer_db": {"rows": [{"a": 1}]}}
         )
         self.web = ScriptedEgress({"https://a.example": lambda request: {"asked": request.url}})
         self.registry = PlayRegistry()
@@ -86,7 +88,8 @@ class Rows:
         return {"step": both[0], "found": both[1]}
 
     def away(self, input: Any) -> None:
-        raise ToolUnavailableError("not now", tool="away", code="provider_unavailable", retryable=True)
+        told = {"failure_class": FailureClass.PROVIDER_UNAVAILABLE.value}
+        raise ToolUnavailableError("not now", tool="away", code="away", retryable=True, details=told)
 
     def step(self, path: str) -> Any:
         def run() -> str:
@@ -179,6 +182,7 @@ class Process:
     def __init__(self, cut: tuple[str, int] | None) -> None:
         self._point, self._left = cut or ("", 0)
         self.died = asyncio.Event()
+        self._stuck: list[asyncio.Future[None]] = []
 
     async def fault(self, point: str) -> None:
         if point == self._point and not self.died.is_set():
@@ -186,7 +190,8 @@ class Process:
             if self._left == 0:
                 self.died.set()
         if self.died.is_set():
-            await asyncio.get_running_loop().create_future()
+            self._stuck.append(asyncio.get_running_loop().create_future())
+            await self._stuck[-1]
 
     async def lives(self, work: Coroutine[Any, Any, Any]) -> bool:
         """Whether it lived to the end of `work`."""
@@ -216,8 +221,9 @@ class Dying:
 class World:
     """Four rows in two slices, and what outlives processes."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, events: EventSink) -> None:
         self.rows = rows
+        self.sink = events
         self.stores = memory_world(FAST)
         self.kept, self.redis = Stored(), MemoryRedis(FAST)
         self.dataset_id = 0
@@ -227,6 +233,7 @@ class World:
         self.settling = Settling(self.stores.settling, self.published, epoch, nobody.fault)
         self.events = EventDelivery(waits=self.stores.waits, settling=self.settling, publisher=self.published)
         self.lives = 0
+        self.processes: list[Process] = []
 
     async def open(self) -> None:
         self.dataset_id = await self.stores.seeded(1)
@@ -236,6 +243,7 @@ class World:
         """A process works off what there is; whether it lived."""
         self.lives += 1
         process, session = Process(cut), f"rows-{self.lives}"
+        self.processes.append(process)
         await self.stores.sessions.open(session, role="rows", hostname="h", pid=1, ttl_s=1e9)
         runner, ctx = self._runner(process, session)
         program = RowProgram(columns=(Column("found", self.rows.resolver),), ctx=ctx)
@@ -275,6 +283,7 @@ class World:
             fault=process.fault,
             take_usage=tuple,
             give_back_usage=lambda usage: None,
+            events=self.sink,
         )
         tools: Any = self.rows.tools
         calls = ToolCalls(caller=tools, catalog=tools, lane_of=str, session_id=session, limits=FAST)
@@ -311,13 +320,13 @@ class World:
         return await self.stores.sheet("org", "play", "sheet")
 
 
-def ended(rows: Rows, cuts: list[tuple[str, int]]) -> dict[str, Any]:
+def sheet_of(rows: Rows, cuts: list[tuple[str, int]], events: EventSink = no_events) -> dict[str, Any]:
     """The sheet when every row has ended; each cut is the death of one process, if it comes that far."""
     left = list(cuts)
 
     async def work() -> dict[str, Any]:
         watch_tasks(asyncio.get_running_loop())
-        world = World(rows)
+        world = World(rows, events)
         await world.open()
         for _ in range(100):
             await world.life(left.pop(0) if left else None)
@@ -331,9 +340,10 @@ def ended(rows: Rows, cuts: list[tuple[str, int]]) -> dict[str, Any]:
 def check_cut(tree: Any, cuts: list[tuple[str, int]]) -> None:
     """The cut rows end as the whole ones: same cells, no call twice."""
     whole = Rows(tree)
-    expected = ended(whole, [])
+    expected = sheet_of(whole, [])
+    assert all("found" in cells for cells in expected.values()), expected
     rows = Rows(tree)
-    assert ended(rows, cuts) == expected
+    assert sheet_of(rows, cuts) == expected
     asked = Counter(json.dumps([call.tool, call.input], sort_keys=True) for call in rows.tools.called)
     assert max(asked.values()) <= 1
     assert rows.started == whole.started

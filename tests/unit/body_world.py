@@ -31,7 +31,7 @@ from runtime.model.run import ClaimedRun, NewRun, RunFacts, RunPoll, RunState
 from runtime.model.tool_output import Origin
 from runtime.play import PlayRegistry, define
 from runtime.policy.limits import Limits
-from runtime.ports import LogLine, WaitStore
+from runtime.ports import EventSink, LogLine, WaitStore, no_events
 from runtime.ports.egress import Egress
 from runtime.testing_redis import MemoryRedis
 from tests.local_world import Stored, fetches, local_receipts
@@ -398,6 +398,7 @@ def runner(
     registry: PlayRegistry | None = None,
     egress: Egress | None = None,
     secrets: SecretValues | None = None,
+    events: EventSink = no_events,
 ) -> BodyRunner:
     seeder = Seeder(
         datasets=Datasets(world),
@@ -425,6 +426,7 @@ def runner(
             services=services,
         ),
         secrets=secrets,
+        events=events,
         bridge=on,
         limits=limits,
         fault=world.fault,
@@ -435,8 +437,17 @@ def runner(
     )
 
 
-def recovery(world: World, function: Callable[..., Any], on: ThreadBridge, limits: Limits = FAST) -> Recovery:
-    return Recovery(runs=world, bridge=on, limits=limits, registry=registry_of(function), reads=world.reads)
+def recovery(
+    world: World,
+    function: Callable[..., Any],
+    on: ThreadBridge,
+    limits: Limits = FAST,
+    secrets: SecretValues | None = None,
+) -> Recovery:
+    registry = registry_of(function)
+    return Recovery(
+        runs=world, bridge=on, limits=limits, registry=registry, reads=world.reads, secrets=secrets
+    )
 
 
 def run_to_end(

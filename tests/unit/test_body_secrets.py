@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from runtime.engine.secret_values import SecretValues
 from runtime.errors import SecretSilentError
 from runtime.known_secrets import known_secrets
 from runtime.model.run import RunState
-from tests.unit.body_world import FAST, RUN, World, bridge, returned_by, runner
+from tests.unit.body_world import FAST, RUN, World, bridge, dataset_facts, recovery, returned_by, runner
 
 
 class Source:
@@ -63,6 +64,26 @@ def test_a_silent_source_is_asked_later_live_and_replayed() -> None:
     source.is_silent = False
     assert drive(world, source) is DriveEnd.ENDED
     assert returned_by(world) == [1, len("a-long-value")]
+
+
+def test_rows_whose_body_needs_a_silent_source_are_given_back() -> None:
+    """Their columns close over what the body made of the secret."""
+
+    async def with_rows(ctx: Any, input: Any) -> Any:
+        size = len(await ctx.secrets.get("KEY"))
+        return await ctx.dataset("d", [{"a": 1}]).with_column("x", lambda row, ctx: size).run()
+
+    world, source = World(dataset_s={"d": 600.0}), Source()
+    with bridge() as on:
+        secrets = SecretValues((source,), replace(FAST, secret_ttl_s=0.0))
+        assert runner(world, with_rows, on, secrets=secrets).drive(RUN) is DriveEnd.WAITING
+        rows = recovery(world, with_rows, on, secrets=secrets)
+        facts = dataset_facts(world, "d")
+        source.is_silent = True
+        with pytest.raises(SecretSilentError):
+            rows.columns(facts)
+        source.is_silent = False
+        assert [column.name for column in rows.columns(facts).columns] == ["x"]
 
 
 def test_a_secret_that_nobody_has_ends_the_run_whatever_the_body_makes_of_it() -> None:

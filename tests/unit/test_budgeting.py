@@ -34,10 +34,10 @@ def test_a_play_declares_its_caps() -> None:
 @pytest.mark.parametrize(
     ("caps", "words"),
     [
-        ({"max_credits": -1}, "max_credits is None (no cap) or a number of at least 0, not -1"),
+        ({"max_credits": -1}, "max_credits is None (no cap) or a number from 0 to 1e+15, not -1"),
         ({"max_credits": float("nan")}, "not nan"),
         ({"max_credits": True}, "not True"),
-        ({"max_tool_calls": 1.5}, "a whole number of at least 0, not 1.5"),
+        ({"max_tool_calls": 1.5}, "a whole number from 0 to 1e+15, not 1.5"),
         ({"max_depth": "2"}, "not '2'"),
     ],
 )

@@ -67,6 +67,13 @@ def test_only_settings_that_exist_are_set(name: str) -> None:
     assert given <= known
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_workers_read_files_and_plays_where_the_host_puts_them(role: str) -> None:
+    (mounted,) = (volume.rsplit(":", 2)[1] for volume in SERVICES[role]["volumes"])
+    given = SERVICES[role]["environment"]
+    assert given["PLAYLANE_WORKSPACE"] == given["PYTHONPATH"] == mounted
+
+
 def test_no_secret_is_written_down_and_none_is_left_empty() -> None:
     for name, service in SERVICES.items():
         for key, value in service.get("environment", {}).items():

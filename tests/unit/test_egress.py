@@ -218,7 +218,7 @@ async def test_a_cut_body(egress: PublicEgress, server: RawServer) -> None:
 
 
 async def test_an_endless_body_and_one_that_unpacks_to_too_much(server: RawServer) -> None:
-    small: Limits = replace(SHORT, fetch_body_bytes=1_000)
+    small: Limits = replace(DEFAULT_LIMITS, fetch_body_bytes=1_000)
     egress = PublicEgress(allowed_hosts((f"127.0.0.1:{server.port}",)), small)
 
     async def endless(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -230,11 +230,16 @@ async def test_an_endless_body_and_one_that_unpacks_to_too_much(server: RawServe
     server.answers["/endless"] = endless
     server.answers["/bomb"] = reply(200, gzip.compress(b"0" * 10_000_000), content_encoding="gzip")
     server.answers["/packed"] = reply(200, gzip.compress(b"0" * 900), content_encoding="gzip")
+    server.answers["/cut"] = reply(200, gzip.compress(b"0" * 900)[:-12], content_encoding="gzip")
+    server.answers["/none"] = reply(200, b"", content_encoding="gzip")
     server.answers["/odd"] = reply(200, b"?", content_encoding="br")
     for path in ("/endless", "/bomb"):
         with pytest.raises(EgressRefusedError, match="larger than a fetch keeps"):
             await egress.send(get(server.url + path), total_ms=5_000)
     assert (await egress.send(get(f"{server.url}/packed"), total_ms=5_000)).body == b"0" * 900
+    assert (await egress.send(get(f"{server.url}/none"), total_ms=5_000)).body == b""
+    with pytest.raises(FetchFailedError, match="packed body is cut"):
+        await egress.send(get(f"{server.url}/cut"), total_ms=5_000)
     with pytest.raises(FetchFailedError, match="encoding"):
         await egress.send(get(f"{server.url}/odd"), total_ms=5_000)
     await egress.close()

@@ -37,7 +37,7 @@ def test_a_run_message_has_bounds_and_closed_options() -> None:
 
 def test_every_event_has_a_type_of_its_own_in_the_schema() -> None:
     text = json.dumps(schemas()["run.event.v1.json"])
-    assert len(set(TYPES)) == len(TYPES) == 14
+    assert len(set(TYPES)) == len(TYPES) == 15
     assert all(f'"const": "{kind}"' in text for kind in TYPES)
 
 

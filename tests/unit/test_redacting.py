@@ -88,3 +88,18 @@ def test_the_oldest_are_forgotten_at_the_bound() -> None:
         known.add("org", f"S{n}", f"secret-value-{n}")
     assert known.redacted("secret-value-0") == "secret-value-0"
     assert known.redacted("secret-value-2") == "[secret S2]"
+
+
+def test_what_is_met_again_and_the_processes_own_outlive_the_bound() -> None:
+    known = KnownSecrets(most=2)
+    known.add(ANY_ORG, "PASSWORD", "own-password")
+    known.add("a", "FIRST", "first-value")
+    for name in ("second", "third"):
+        known.add("a", name.upper(), f"{name}-value")
+        known.add("a", "FIRST", "first-value")
+    assert "own-password" not in known.redacted("own-password")
+    known = KnownSecrets(most=3)
+    for name in ("first", "second", "third", "first", "fourth"):
+        known.add("a", name.upper(), f"{name}-value")
+    assert "first-value" not in known.redacted("first-value")
+    assert known.redacted("second-value") == "second-value"

@@ -8,15 +8,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runtime.model.budget import CAPS, Account, Caps, RunBudget
+from runtime.model.budget import CAPS, MOST, Account, Caps, RunBudget
 from workers.cli.connection import connect
 from workers.cli.options import AsJson, RunId
 from workers.cli.terminal import say_json
 
 Credits = Annotated[float | None, typer.Option("--credits", min=0, help="New total of credits.")]
-ToolCalls = Annotated[int | None, typer.Option("--tool-calls", min=0, help="New total of tool calls.")]
-Retries = Annotated[int | None, typer.Option("--retries", min=0, help="New total of repeated requests.")]
-ChildPlays = Annotated[int | None, typer.Option("--child-plays", min=0, help="New total of child plays.")]
+ToolCalls = Annotated[
+    int | None, typer.Option("--tool-calls", min=0, max=MOST, help="New total of tool calls.")
+]
+Retries = Annotated[
+    int | None, typer.Option("--retries", min=0, max=MOST, help="New total of repeated requests.")
+]
+ChildPlays = Annotated[
+    int | None, typer.Option("--child-plays", min=0, max=MOST, help="New total of child plays.")
+]
 
 
 def budget(

@@ -71,11 +71,17 @@ def enqueue(
         say(f"  playlane cancel {started}    end it")
 
 
-def refuse_other(known: RunStatus | None, play: str, run_input: Any) -> None:
-    """A run id stands for one play and one input: another pair under it would report the old run as its own."""
-    if known is not None and (known.play != play or not json_value.same(known.input, run_input)):
+def refuse_other(known: RunStatus | None, play: str, run_input: Any, *, rerun_of: str | None = None) -> None:
+    """A run id stands for one play, input and repeated run: others under it would report the old run as theirs."""
+    if known is None:
+        return
+    if known.play != play or not json_value.same(known.input, run_input):
         raise BadInputError(
             f"run {known.run_id} exists already, for play {known.play} and another input: choose another --run-id"
+        )
+    if rerun_of is not None and known.options.get("rerun_of") != rerun_of:
+        raise BadInputError(
+            f"run {known.run_id} exists already, and is no rerun of {rerun_of}: choose another --run-id"
         )
 
 

@@ -14,7 +14,7 @@ from workers.cli.options import AsJson
 from workers.cli.terminal import say, say_json
 
 UNITS_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
-_AGE = re.compile(r"(\d+)([hdw])")
+_AGE = re.compile(r"(\d{1,5})([hdw])")
 
 
 def purge(

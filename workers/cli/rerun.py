@@ -7,7 +7,7 @@ import typer
 from runtime.model.rerun import Only
 from workers.cli import watch
 from workers.cli.connection import connect, sender_settings
-from workers.cli.enqueue import Refresh, check_play, run_options
+from workers.cli.enqueue import Refresh, check_play, refuse_other, run_options
 from workers.cli.options import AsJson, RunId
 from workers.cli.terminal import say, say_json
 
@@ -36,11 +36,16 @@ def rerun(
     with connect() as client:
         known = client.status(run_id)
         check_play(known.play, settings)
+        there = client.find(as_run_id) if as_run_id else None
+        refuse_other(there, known.play, known.input, rerun_of=run_id)
         started = client.rerun(
             run_id, only=only, as_run_id=as_run_id, options=run_options(refresh or [], force=force)
         )
         if as_json:
-            say_json({"run_id": started, "play": known.play, "rerun_of": run_id, "only": only})
+            told = {"run_id": started, "play": known.play, "rerun_of": run_id, "only": only}
+            say_json({**told, "new": there is None})
+        elif there:
+            say(f"{started} exists already and is {there.state.value}: nothing new was started")
         else:
             what = f"its {only.value} cells" if only else "all rows"
             say(f"{started} is queued: {what} of {run_id}")

@@ -15,7 +15,9 @@ select r.run_id from runs r
 where r.state in ('queued', 'running', 'waiting')
   and (r.state = 'queued' or (r.state = 'waiting' and r.wakes > r.wakes_seen)
     or (r.state = 'running'
-      and not exists (select 1 from sessions s where s.session_id = r.session_id and s.ended_at is null)))
+      and not exists (
+        select 1 from sessions s where s.session_id = r.session_id
+        and (s.ended_at is null or s.ended_at > now() - %(stuck_s)s::float8 * interval '1 second'))))
   and coalesce(r.started_at, r.created_at) < now() - %(stuck_s)s::float8 * interval '1 second'
 order by r.number limit %(limit)s
 

@@ -56,7 +56,8 @@ delete from row_waits w where w.ctid = any(array(
   where p.dataset_id = %(dataset_id)s and p.page = any(%(pages)s::int[]) and o.state <> 'waiting'))
 
 -- name: settle_pages
--- Those of these pages that have no open slice left, if the dataset fails or has ended.
+-- Those of these pages that have no open slice and no open row left, if the dataset fails or has ended: a holder may
+-- have let rows wait since `cancel_rows` looked.
 with settled as (
   update pages p set state = 'settled'
   from datasets d

@@ -70,7 +70,7 @@ async def test_an_author_meets_an_error_of_its_own_and_the_lane_is_closed() -> N
     stage = await LaneStage(exhausted, metadata=tool(1)).start()
     reserve = stage.pacer.reserve
 
-    async def watched(scope: Any, items: int) -> Any:
+    async def watched(scope: Any, items: int, turn: Any = "") -> Any:
         ticket = await reserve(scope, items)
 
         async def limited(retry_after_ms: float | None) -> None:
