@@ -1,6 +1,7 @@
 """What an operator sees of lanes, read from Redis; on a server."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -93,8 +94,9 @@ async def test_what_a_dead_session_had_in_flight_is_not_counted(redis: Redis) ->
     await redis.delete(keys.session("s1"))
     (state,) = await lane_states(redis)
     assert (state.in_flight, state.holders, state.requests) == (0, (), 1)
-    (name,) = await redis.zrange(keys.LANES, 0, -1)
-    assert not [field for field in await redis.hkeys(name) if b"s1" in field], "nothing of it is kept"
+    names: list[Any] = await redis.zrange(keys.LANES, 0, -1)
+    fields: list[Any] = await redis.hkeys(names[0])
+    assert not [field for field in fields if b"s1" in field], "nothing of it is kept"
 
 
 async def test_tickets_that_wait_for_a_place_are_told_though_nothing_is_sent(redis: Redis) -> None:

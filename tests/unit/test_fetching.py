@@ -144,7 +144,7 @@ async def test_a_failure_names_the_url_without_what_may_be_secret(url: str) -> N
     """Credentials stood in the sheet's error text."""
     fetches, _, _ = world(EgressRefusedError("it carries credentials"))
     with pytest.raises(
-        EgressRefusedError, match="GET (https:)?//[a-z.]+/[ax] failed in attempt 1"
+        EgressRefusedError, match=r"GET (https:)?//[a-z.]+/[ax] failed in attempt 1"
     ) as refused:
         await fetches.make(CONTEXT, "a", replace(request(), url=url), "play")
     assert "hidden" not in str(refused.value)

@@ -4,11 +4,11 @@ import asyncio
 import gc
 import threading
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from runtime.context.scope import current_scope
+from runtime.context.scope import Scope, current_scope
 from runtime.engine.body_attempt import DriveEnd
 from runtime.engine.recovery import Recovery
 from runtime.errors import NonDeterministicPlayError, PlayDefinitionError, PlayVersionUnavailableError
@@ -64,7 +64,7 @@ def test_closures_and_both_contexts() -> None:
         assert recovered.columns[0].resolver({"name": "n"}, recovered.ctx) == ["n", "t(k)"]
 
         async def row() -> Any:
-            current_scope.set(Row())
+            current_scope.set(cast("Scope", Row()))
             return await recovered.columns[1].resolver({"name": "n"}, recovered.ctx)
 
         assert on.call(row(), 5) == ["row p(n)", "row q(t(k))"]
@@ -78,7 +78,7 @@ def test_ctx_in_a_row() -> None:
         scope = Row()
 
         async def row() -> None:
-            current_scope.set(scope)
+            current_scope.set(cast("Scope", scope))
             ctx.log("in a row")
             with pytest.raises(PlayDefinitionError, match="inside a row"):
                 ctx.dataset("c", ROWS)

@@ -56,8 +56,7 @@ delete from row_waits w where w.ctid = any(array(
   where p.dataset_id = %(dataset_id)s and p.page = any(%(pages)s::int[]) and o.state <> 'waiting'))
 
 -- name: settle_pages
--- Those of these pages that have no open slice and no open row left, if the dataset fails or has ended: a holder may
--- have let rows wait since `cancel_rows` looked.
+-- Those of these pages that have no open slice and no open row left (a holder may just have let one wait), if the dataset ends.
 with settled as (
   update pages p set state = 'settled'
   from datasets d
@@ -65,6 +64,11 @@ with settled as (
     and d.dataset_id = p.dataset_id and d.state in ('failing', 'settled', 'failed', 'cancelled')
     and not exists (
       select 1 from slices s where s.dataset_id = p.dataset_id and s.page = p.page and s.state = 'open')
+    and (
+      select r.position from run_rows r
+      where r.dataset_id = p.dataset_id and r.position >= p.first_position and r.position < p.end_position
+        and r.state in ('pending', 'running', 'waiting')
+      order by r.position limit 1) is null
   returning 1),
 counted as (select count(*)::int as pages from settled)
 update datasets d set pages_settled = d.pages_settled + c.pages, winding = d.pages_settled + c.pages < d.pages_seeded
