@@ -1,4 +1,4 @@
-"""Messages from other services, version 1 (DESIGN 13)."""
+"""Messages from other services, version 1."""
 
 from typing import Any, Literal, TypeVar
 

@@ -1,4 +1,4 @@
-"""Which stored receipt answers a call, and from which moment on one counts as fresh (DESIGN 8)."""
+"""Which stored receipt answers a call, and from which moment on one counts as fresh."""
 
 import math
 from dataclasses import dataclass

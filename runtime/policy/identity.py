@@ -1,4 +1,4 @@
-"""Keys: what makes two calls the same call, here and at the provider (DESIGN 8)."""
+"""Keys: what makes two calls the same call, here and at the provider."""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""When a waiting caller looks, and when it posts its call again (DESIGN 7, callers)."""
+"""When a waiting caller looks, and when it posts its call again."""
 
 from enum import Enum, auto
 

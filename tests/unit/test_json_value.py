@@ -1,4 +1,4 @@
-"""FAULTS B18: hostile values round-trip exactly or are refused with their path."""
+"""B18: hostile values round-trip exactly or are refused with their path."""
 
 import datetime
 import decimal

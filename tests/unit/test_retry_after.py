@@ -1,4 +1,4 @@
-"""`Retry-After` in every form that was met (FAULTS B15)."""
+"""`Retry-After` in every form that was met (B15)."""
 
 from datetime import UTC, datetime
 

@@ -248,7 +248,7 @@ def test_the_error_survives_pickling() -> None:
 async def test_a_hostile_value_spoils_its_own_item_on_the_wire(
     client: ExecutionApiClient, state: ApiState
 ) -> None:
-    """FAULTS B18: NaN, 1e400, half a surrogate or 2,000 nested lists cost their neighbours nothing."""
+    """B18: NaN, 1e400, half a surrogate or 2,000 nested lists cost their neighbours nothing."""
     hostile = ["NaN", "1e400", '"\\ud800"', "[" * 2_000 + "]" * 2_000, '{"a":' * 2_000 + "1" + "}" * 2_000]
     exact = ["9007199254740993", "1180591620717411303424", '{"__type__":"x"}', '"[{\\"}]"']
     items = ",".join(f'{{"key":"{n}","result":{value}}}' for n, value in enumerate(hostile + exact))
