@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 import threading
+import time
 import warnings
 from typing import Any, NoReturn
 
@@ -17,7 +18,7 @@ from celery import signals
 
 from broker_config.queues import queues_of_role, refuse_mixed
 from runtime.context.captured_output import capture
-from runtime.errors import PlaylaneError
+from runtime.errors import PlaylaneError, ServiceUnreachableError
 from runtime.postgres_store.sessions import renew_sync
 from runtime.redis_store.heartbeat import HeartbeatKey
 from workers.app import app, consume, load_settings
@@ -84,6 +85,7 @@ class Life:
     def begin(self) -> None:
         """Open the session, then start what works under it."""
         part = self.process
+        self._await_writes()
         part.bridge.call(self._open_session(), timeout_s=part.limits.database_timeout_s)
         if part.role == "lanes":
             log.debug("lane engine ready", action="lane.made", lane=part.lane.snapshot())
@@ -111,6 +113,21 @@ class Life:
         except (TimeoutError, PlaylaneError) as error:
             log.warning("session not closed; it ends by itself", action="session.close", error=repr(error))
         part.publisher.close()
+
+    def _await_writes(self) -> None:
+        """A failover leaves Redis read-only for a while; a start that ends, again and again, would make it final."""
+        part = self.process
+        ends = time.monotonic() + part.limits.start_wait_s
+        while True:
+            try:
+                self._heartbeat.beat(part.session_id)
+            except ServiceUnreachableError as error:
+                if time.monotonic() >= ends:
+                    raise
+                log.warning("waiting for Redis", action="process.start", error=str(error))
+                time.sleep(part.limits.heartbeat_s / 10)
+            else:
+                return
 
     async def _open_session(self) -> None:
         part, stores = self.process, self.process.stores

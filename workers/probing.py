@@ -4,6 +4,7 @@ from prometheus_client import REGISTRY
 
 from broker_config.lanes import LANES
 from broker_config.queues import ROLES, queues_of_role
+from runtime.errors import BadInputError
 from runtime.postgres_store.health import live_runs
 from runtime.redis_store.lane_states import lane_states
 from workers.metrics import FleetCollector
@@ -31,6 +32,12 @@ def serve_probe(part: WorkerProcess) -> ProbeServer | None:
         )
     )
     facts = {"role": part.role, "session": part.session_id}
-    server = ProbeServer(settings.probe_address, settings.probe_port, part.limits, lambda: facts)
+    try:
+        server = ProbeServer(settings.probe_address, settings.probe_port, part.limits, lambda: facts)
+    except OSError as error:
+        raise BadInputError(
+            f"the probe can't listen on {settings.probe_address}:{settings.probe_port} ({error.strerror}): "
+            "give each worker of a machine its own PLAYLANE_PROBE_PORT, or none"
+        ) from error
     server.start()
     return server

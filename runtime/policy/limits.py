@@ -280,6 +280,7 @@ class Limits:
     supervise_poll_s: float = 0.05
     ready_poll_s: float = 0.02
     worker_ready_s: float = 60.0
+    start_wait_s: float = 45.0  # for a Redis that answers and takes no writes, as in a failover
     worker_stop_s: float = 35.0
     server_ready_s: float = 30.0
     server_stop_s: float = 10.0

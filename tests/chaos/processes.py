@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.waiting import wait_until
 from workers.stack.child import Child
+from workers.stack.stack import PROBE_VARIABLE
 from workers.stack.supervisor import Supervisor
 
 ROLES = ("control", "plays", "rows", "lanes")
@@ -94,7 +95,9 @@ class Processes:
     @contextmanager
     def second(self, role: str) -> Iterator[Child]:
         """Another worker of the role, stopped afterwards."""
-        launch = replace(self.child(role).launch, name=f"{role}-2", log=None)
+        first = self.child(role).launch
+        env = {**(first.env or {}), PROBE_VARIABLE: "0"}  # the first one's port is taken
+        launch = replace(first, name=f"{role}-2", log=None, env=env)
         child = self.supervisor.launch(launch)
         self._children[child.name] = child
         try:

@@ -1,5 +1,6 @@
 """Redis forgets everything, or takes no writes."""
 
+from tests.chaos.processes import ROLES
 from tests.chaos.stack_under_test import StackUnderTest
 
 
@@ -24,17 +25,21 @@ def test_flushall_before_anybody_took_the_message(stack: StackUnderTest) -> None
 
 def test_a_read_only_redis_stops_calls_and_harms_nothing(stack: StackUnderTest) -> None:
     """A failover leaves a replica: reads work, writes are refused. While no claim can be taken nothing is sent; when
-    writes are possible again the run goes on, no process having died for good."""
+    writes are possible again the run goes on, no process having died for good: one that starts meanwhile waits."""
     stack.latency_ms(150)
+    endings = {role: len(stack.endings(role)) for role in ROLES}
     run = stack.start(80)
     stack.until_rows(run, 10)
     with stack.redis(0) as client:
         client.execute_command("REPLICAOF", "127.0.0.1", "1")
         try:
-            stack.until_quiet(run, 2.0)
+            stack.kill("plays")
+            stack.until_quiet(run, 3.0)
         finally:
             client.execute_command("REPLICAOF", "NO", "ONE")
     stack.check(run)
+    new = {role: stack.endings(role)[endings[role] :] for role in ROLES}
+    assert all(len(ends) <= 1 for ends in new.values()), new
 
 
 def test_lease_and_batch_keys_deleted_while_calls_are_on_the_wire(stack: StackUnderTest) -> None:
