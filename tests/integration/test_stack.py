@@ -152,9 +152,18 @@ def test_a_second_request_to_stop_cuts_the_grace_short(supervisor: Supervisor) -
 
 def test_children_stop_in_reverse_order_each_by_its_signal(supervisor: Supervisor, tmp_path: Path) -> None:
     def says(name: str, word: str) -> list[str]:
-        return sh(
-            f"trap 'echo {name} >> {tmp_path}/order; exit' {word}; echo up; while :; do sleep 0.01; done"
+        # Not a shell's trap: a shell that was begun in the background may not trap SIGINT.
+        lines = (
+            "import signal, sys, time",
+            "def end(*_):",
+            f"    open({str(tmp_path / 'order')!r}, 'a').write('{name}\\n')",
+            "    sys.exit()",
+            f"signal.signal(signal.SIG{word}, end)",
+            "print('up', flush=True)",
+            "while True:",
+            "    time.sleep(0.01)",
         )
+        return [sys.executable, "-c", "\n".join(lines)]
 
     supervisor.spawn("database", says("database", "INT"), stop_signal=signal.SIGINT, ready_line="up")
     supervisor.spawn("worker", says("worker", "TERM"), ready_line="up")
