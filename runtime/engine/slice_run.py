@@ -187,7 +187,10 @@ class SliceRunner:
             turn.stored = await stored_rows(self._store, turn.taken.facts, rows, turn.program.columns)
             leaving = StopSign()
             drivers = RowDrivers(
-                rows, lambda row: self._run_row(turn, row, leaving), turn_s=self._limits.row_turn_ms / 1000
+                rows,
+                lambda row: self._run_row(turn, row, leaving),
+                turn_s=self._limits.row_turn_ms / 1000,
+                ahead=self._limits.rows_begun_ahead,
             )
             try:
                 await asyncio.wait({drivers.done, written}, return_when=asyncio.FIRST_COMPLETED)

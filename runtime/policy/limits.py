@@ -35,6 +35,7 @@ class Limits:
     slice_read_bytes: int = 1 * MIB  # input that comes with a claimed slice
     helping_bytes: int = 8 * MIB  # input of a slice's further rows read at once
     active_rows_bytes: int = 64 * MIB  # input of all rows that run in a process
+    rows_begun_ahead: int = 64
     row_turn_ms: float = 10.0  # rows that never suspend give way to the loop after so long
     task_call_s: float = 300.0  # what a Celery task waits for one decision of its loop
 

@@ -90,3 +90,40 @@ async def test_cancelling_begins_no_further_row() -> None:
     await drivers.cancel(1.0)
     assert len(begun) < 10
     assert drivers.done.done()
+
+
+async def test_rows_that_suspend_begin_together_within_a_few_turns_of_the_loop() -> None:
+    """Begun one a turn, a slice's calls came to their lane and to the receipts in crumbs."""
+    loop = asyncio.get_running_loop()
+    turns = 0
+    begun: list[int] = []
+    go_on = asyncio.Event()
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        if len(begun) < 100:
+            loop.call_soon(count)
+
+    async def run(row: int) -> None:
+        begun.append(row)
+        await go_on.wait()
+
+    drivers = RowDrivers(range(100), run, turn_s=60.0, ahead=64)
+    loop.call_soon(count)
+    while len(begun) < 100:
+        await asyncio.sleep(0)
+    assert begun == list(range(100))
+    assert turns < 12
+    go_on.set()
+    await asyncio.wait_for(drivers.done, 5)
+
+
+async def test_rows_that_never_suspend_share_a_task_whatever_may_be_ahead() -> None:
+    tasks: set[object] = set()
+
+    async def run(row: int) -> None:
+        tasks.add(asyncio.current_task())
+
+    await RowDrivers(range(1_000), run, turn_s=60.0, ahead=64).done
+    assert len(tasks) == 1
