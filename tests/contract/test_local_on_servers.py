@@ -68,9 +68,10 @@ async def test_one_does_it_the_others_are_served_its_bytes(on: Servers) -> None:
 
 
 async def test_the_lease_of_a_dead_process_is_no_lease(on: Servers) -> None:
-    stuck = asyncio.Event()
+    stuck, begun = asyncio.Event(), asyncio.Event()
 
     async def never() -> Made:
+        begun.set()
         await stuck.wait()
         return Made(output=b"1")
 
@@ -79,6 +80,7 @@ async def test_the_lease_of_a_dead_process_is_no_lease(on: Servers) -> None:
 
     first, second = await on.process("p1"), await on.process("p2")
     owner = asyncio.create_task(first.outcome(WORK, never))
+    await asyncio.wait_for(begun.wait(), 5)
     waiting = asyncio.create_task(second.outcome(WORK, make))
     done, _ = await asyncio.wait({waiting}, timeout=0.2)
     assert not done
