@@ -72,7 +72,22 @@ class LogScope:
         self._n += 1
 
 
-class ChildScope:
+class _NoCell:
+    """A place that makes no cell, so the steps of a program in it are noted nowhere."""
+
+    def stage(
+        self,
+        path: str,
+        state: str,
+        error: dict[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        reads: Sequence[str] | None = None,
+    ) -> None:
+        return None
+
+
+class ChildScope(_NoCell):
     """A child play inside a row or a body operation: everything is its caller's but its place and its receipts."""
 
     def __init__(self, outer: OuterScope, within: Within, *, play: str, key: str) -> None:
@@ -110,23 +125,12 @@ class ChildScope:
     def log(self, text: str, fields: dict[str, Any], *, level: str = "info") -> None:
         self._logs.log(text, fields, level, self._outer.limits)
 
-    def stage(
-        self,
-        path: str,
-        state: str,
-        error: dict[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        reads: Sequence[str] | None = None,
-    ) -> None:
-        return None
-
     @property
     def captures(self) -> bool:
         return self._outer.captures
 
 
-class StepScope:
+class StepScope(_NoCell):
     """Inside a step's function: it is kept as a whole, so nothing in it is kept by itself."""
 
     captures = False
@@ -170,14 +174,3 @@ class StepScope:
 
     def log(self, text: str, fields: dict[str, Any], *, level: str = "info") -> None:
         self._logs.log(text, fields, level)
-
-    def stage(
-        self,
-        path: str,
-        state: str,
-        error: dict[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        reads: Sequence[str] | None = None,
-    ) -> None:
-        return None

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from runtime import run_if, steps, waterfall
 from runtime.engine.body_attempt import DriveEnd
@@ -22,6 +21,7 @@ from runtime.model.run import RunState
 from runtime.model.stored_row import StoredRow, Stretch
 from runtime.play import PlayRegistry, define
 from runtime.testing.scripted import ScriptedSecrets
+from tests.property.cutting import cuts_at, trees_of
 from tests.unit.body_world import FAST, RUN, InjectedCrashError, ThreadBridge, World, bridge, runner
 
 POINTS = [
@@ -31,21 +31,14 @@ POINTS = [
     "local.before_commit",
     "local.after_commit",
 ]
-CUTS = st.lists(st.tuples(st.sampled_from(POINTS), st.integers(1, 4)), max_size=5)
+CUTS = cuts_at(POINTS, most=5)
 KINDS = [
     *("step", "slow step", "bad step", "tool", "child", "program", "waterfall", "enqueue"),
     *("sleep", "durable sleep", "event", "no event", "timeout", "csv", "dataset"),
     *("fetch", "fetch with secrets", "customer db"),
 ]
 SECRET = "s3cr3t-value-of-a-key"
-LEAVES = st.sampled_from(KINDS)
-TREES: st.SearchStrategy[Any] = st.recursive(
-    LEAVES,
-    lambda inner: st.tuples(
-        st.sampled_from(["gather", "one by one"]), st.lists(inner, min_size=1, max_size=3)
-    ),
-    max_leaves=6,
-)
+TREES = trees_of(KINDS, max_leaves=6)
 
 
 class Play:

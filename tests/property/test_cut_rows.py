@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from runtime import run_if, steps, waterfall
 from runtime.context.own_tasks import watch_tasks
@@ -36,6 +35,7 @@ from runtime.testing_redis import MemoryRedis
 from tests.contract.memory_world import memory_world
 from tests.contract.stores_world import LIMITS
 from tests.local_world import Stored, fetches, local_receipts
+from tests.property.cutting import cuts_at, trees_of
 from tests.unit.test_slice_waits import Epoch, Published
 
 FAST = replace(LIMITS, row_rest_ms=1.0, row_short_sleep_s=0.001, writer_flush_ms=1.0, slice_read_bytes=9)
@@ -47,18 +47,12 @@ POINTS = [
     "local.before_commit",
     "local.after_commit",
 ]
-CUTS = st.lists(st.tuples(st.sampled_from(POINTS), st.integers(1, 4)), max_size=4)
+CUTS = cuts_at(POINTS, most=4)
 KINDS = [
     *("step", "shared step", "bad step", "tool", "child", "program", "waterfall", "enqueue"),
     *("sleep", "event", "no event", "fetch", "customer db"),
 ]
-TREES: st.SearchStrategy[Any] = st.recursive(
-    st.sampled_from(KINDS),
-    lambda inner: st.tuples(
-        st.sampled_from(["gather", "one by one"]), st.lists(inner, min_size=1, max_size=3)
-    ),
-    max_leaves=5,
-)
+TREES = trees_of(KINDS, max_leaves=5)
 
 
 class Rows:

@@ -21,7 +21,7 @@ from runtime.redis_store.connect import connect
 from runtime.redis_store.lane_states import lane_states
 from workers.cli.connection import sender_settings
 from workers.cli.options import AsJson
-from workers.cli.terminal import say_json
+from workers.cli.terminal import plain_table, say_json
 from workers.queue_depths import queue_depths, queue_readers
 
 STYLES = {RateReason.CLOSED: "red", RateReason.AIMD: "yellow"}
@@ -170,7 +170,7 @@ def _holders(held: list[tuple[LaneState, Any]]) -> Table:
 
 
 def _table(*names: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = plain_table()
     for name in names:
         table.add_column(
             name, no_wrap=True, justify="left" if name in ("queue", "provider", "lane") else "right"

@@ -17,7 +17,7 @@ from workers.cli.connection import connect
 from workers.cli.datasets import DatasetTable, choose
 from workers.cli.export import To, to_file
 from workers.cli.options import AsJson, RunId
-from workers.cli.terminal import say, say_json
+from workers.cli.terminal import plain_table, say, say_json
 
 CELL_CHARS = 40
 
@@ -49,7 +49,7 @@ def rows(
 
 def table(sheet: Iterable[StoredRow], columns: tuple[str, ...]) -> Table:
     """Key and computed columns; long values are cut."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
+    shown = plain_table()
     for name in ("row", *columns):
         shown.add_column(name, overflow="ellipsis", no_wrap=True)
     for row in sheet:

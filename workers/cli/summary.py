@@ -10,6 +10,7 @@ from rich.text import Text
 
 from runtime.model.status import RunStatus
 from runtime.policy.progress import fill
+from workers.cli.terminal import plain_table
 
 
 def summary(status: RunStatus) -> list[Table]:
@@ -62,7 +63,7 @@ def _tools(status: RunStatus) -> Table:
 
 
 def _table(*names: str, texts: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = plain_table()
     for position, name in enumerate(names):
         table.add_column(name, justify="left" if position < texts else "right", no_wrap=position >= texts)
     return table

@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from runtime.errors import BadInputError, PlaylaneError, ServiceUnreachableError
@@ -21,6 +22,11 @@ def say(line: str) -> None:
 def say_json(value: Any) -> None:
     """One JSON value on one line to stdout."""
     say(json_value.dumps(value).decode())
+
+
+def plain_table() -> Table:
+    """How our tables look: no frame, bold heads; columns are the caller's."""
+    return Table(box=None, pad_edge=False, header_style="bold")
 
 
 def say_error(error: PlaylaneError, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from runtime.model.health import LiveWorker
 from runtime.postgres_store.health import live_workers
 from workers.cli.connection import sender_settings
 from workers.cli.options import AsJson
-from workers.cli.terminal import say, say_json
+from workers.cli.terminal import plain_table, say, say_json
 
 
 def workers(as_json: AsJson = False) -> None:
@@ -43,7 +43,7 @@ def worker_json(one: LiveWorker) -> dict[str, object]:
 
 def table(found: list[LiveWorker], now: datetime) -> Table:
     """A line a process."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
+    shown = plain_table()
     for name in ("role", "host", "pid", "session", "up", "renewed", "runs", "slices"):
         shown.add_column(
             name, no_wrap=True, justify="left" if name in ("role", "host", "session") else "right"
