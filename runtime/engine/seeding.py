@@ -69,8 +69,10 @@ class Seeder:
         if opened.next_position == 0:
             await asyncio.to_thread(cutter.check_all)
         page = opened.pages_seeded
+        clock = asyncio.get_running_loop().time
+        started_s = clock()
         while (cut := await asyncio.to_thread(cutter.next_page)) is not None:
-            await self._datasets.seed_page(
+            seeded = await self._datasets.seed_page(
                 SeedPage(
                     dataset_id=opened.dataset_id,
                     run_id=run.run_id,
@@ -84,8 +86,12 @@ class Seeder:
                 )
             )
             await self._fault("body.after_seed_page")
-            await self._advance(opened.dataset_id)
             page += 1
+            if seeded.unclaimed <= self._limits.seed_pages_ahead:
+                await self._advance(opened.dataset_id)
+            else:  # whoever settles a page sends the next; what nobody needs yet leaves the machine to others
+                await asyncio.sleep((clock() - started_s) * self._limits.seed_rest_share)
+            started_s = clock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

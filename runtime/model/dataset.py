@@ -90,6 +90,14 @@ class SeedPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeededPage:
+    """What became of a page that was seeded."""
+
+    left_out: int  # rows that were not admitted
+    unclaimed: int  # pages of the dataset, this one included, that are not out yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFacts:
     """What a row worker must know of a dataset; constant for its life."""
 

@@ -133,6 +133,7 @@ class Limits:
     # pacing
     pacing_share: float = 0.985
     pacing_wire_slack: int = 2
+    pacing_ahead_ms: float = 10.0
     pacing_floor: float = 1 / 16
     pacing_step: float = 1 / 16
     pacing_cut_ms: float = 1_000.0
@@ -244,6 +245,10 @@ class Limits:
     preview_bytes: int = 64 * KIB
     read_inline_bytes: int = 64 * KIB
     sheet_columns: int = 1_500
+
+    # seeding
+    seed_pages_ahead: int = 16  # beyond those that are out; further ahead it rests
+    seed_rest_share: float = 3.0  # of the time that the page took
 
     # row writer
     writer_rows: int = 2_000

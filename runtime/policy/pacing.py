@@ -159,3 +159,8 @@ def later_ms(
     soonest_ms = now_ms + due_ms - limits.hold_ms / 2
     wanted_ms = soonest_ms if last_ms is None else max(soonest_ms, last_ms + spacing_ms)
     return min(wanted_ms - now_ms, limits.later_max_ms)
+
+
+def tickets_ahead(spacing_ms: float, limits: Limits) -> int:
+    """How many moments a process asks for before the first has come: what a round trip takes at the scope's rate."""
+    return 1 + math.floor(limits.pacing_ahead_ms / spacing_ms) if spacing_ms else limits.groups

@@ -3,7 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from runtime.model.dataset import DatasetFacts, EndedDataset, NewDataset, OpenDataset, SeedPage
+from runtime.model.dataset import DatasetFacts, EndedDataset, NewDataset, OpenDataset, SeededPage, SeedPage
 from runtime.model.row_wait import WokenPage
 
 
@@ -15,8 +15,8 @@ class DatasetStore(Protocol):
         """
         ...
 
-    async def seed_page(self, page: SeedPage) -> int:
-        """Store a page's rows; returns how many were not admitted. A page already there is left alone.
+    async def seed_page(self, page: SeedPage) -> SeededPage:
+        """Store a page's rows. A page already there is left alone.
 
         A key that the dataset has already is a duplicate. Mode net_new leaves out rows that a run brought to an end
         or that another live run took; a rerun keeps rows that it need not run, and leaves out what the sheet lacks.

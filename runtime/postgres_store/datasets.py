@@ -5,7 +5,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from runtime.errors import AttemptLostError, PlayVersionUnavailableError
-from runtime.model.dataset import DatasetFacts, DatasetMode, NewDataset, OpenDataset, SeedPage
+from runtime.model.dataset import DatasetFacts, DatasetMode, NewDataset, OpenDataset, SeededPage, SeedPage
 from runtime.policy.limits import Limits
 from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import Database, Pool
@@ -47,7 +47,7 @@ class PostgresDatasets:
             raise _lost(f"run {new.run_id}", attempt)
         return _open_dataset(new, row)
 
-    async def seed_page(self, page: SeedPage) -> int:
+    async def seed_page(self, page: SeedPage) -> SeededPage:
         values = {
             "dataset_id": page.dataset_id,
             "run_id": page.run_id,
@@ -59,12 +59,14 @@ class PostgresDatasets:
             "input_columns": list(page.input_columns),
         }
 
-        async def work(connection: AsyncConnection) -> int:
+        async def work(connection: AsyncConnection) -> SeededPage:
             async with connection.transaction():
                 begun = await (await connection.execute(_SQL["begin_page"], values)).fetchone()
                 if begun is None:
                     return await _already_there(connection, page, values)
-                return await _insert_page(connection, page, values, *begun)
+                mode, only, unclaimed = begun
+                left_out = await _insert_page(connection, page, values, mode, only)
+                return SeededPage(left_out=left_out, unclaimed=unclaimed)
 
         return await self._database.run("seeding a page", work)
 
@@ -120,11 +122,12 @@ def facts_of(row: tuple[Any, ...]) -> DatasetFacts:
     )
 
 
-async def _already_there(connection: AsyncConnection, page: SeedPage, values: dict[str, Any]) -> int:
+async def _already_there(connection: AsyncConnection, page: SeedPage, values: dict[str, Any]) -> SeededPage:
     stored = await (await connection.execute(_SQL["seeded_page"], values)).fetchone()
     if stored is None:
         raise _lost(f"dataset {page.dataset_id}", page.attempt)
-    return len(page.rows) - stored[0]
+    rows, unclaimed = stored
+    return SeededPage(left_out=len(page.rows) - rows, unclaimed=unclaimed)
 
 
 async def _insert_page(

@@ -1,6 +1,7 @@
 """The fleet's Pacer: tickets of a rate scope from Redis, and so many of them in line per process."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from math import inf
 from typing import Any
@@ -44,6 +45,9 @@ class RedisPacer:
         self._latency_ms: dict[str, float] = {}
         self._widths: dict[str, int] = {}
         self._places = PlainPacer(lambda name: self._widths.get(name, limits.groups_per_lane), limits.groups)
+        self._aheads: dict[str, int] = {}
+        # Few moments are asked for ahead: a process that took many in a row would make the others' calls wait.
+        self._moments = PlainPacer(lambda name: self._aheads.get(name, 1), sys.maxsize)
         self.counts = LaneCounts(redis, limits, session_id, self._in_line)
         self._succeeded_ms: dict[Pace, float] = {}
         self._waits: dict[Pace, set[str]] = {}
@@ -99,6 +103,15 @@ class RedisPacer:
         """Returns when no script of ours is on its way."""
         await self.leaving.idle()
         await self._freeing.idle()
+
+    def moments_asked(self, name: str) -> int:
+        """Tickets of this process that have or want their moment."""
+        return self._moments.in_use(name) + self._moments.waiting(name)
+
+    def moment_place(self, name: str, spacing_ms: float) -> PlainTicket:
+        """A turn to ask for a moment."""
+        self._aheads[name] = pacing.tickets_ahead(spacing_ms, self.limits)
+        return self._moments.place(name)
 
     def in_use(self, scope: RateScope) -> int:
         """Places of this process in use."""
@@ -193,6 +206,7 @@ class RedisTicket:
         self._place = place
         self._items = items
         self._ahead = ahead  # of it in this process's line
+        self._moment: PlainTicket | None = None
         self._id = uuid4().hex
         self._asked: asyncio.Future[Any] | None = None
         self._granted_ms: float | None = None
@@ -210,6 +224,12 @@ class RedisTicket:
         await self._place.due()
         if self._pace.is_open:
             return 0.0  # closed or not is told at the confirmation
+        spacing_ms = self.spacing_ms(self._items)
+        ahead_ms = self._pacer.moments_asked(self._name) * spacing_ms
+        if ahead_ms > hold_ms:
+            return ahead_ms
+        self._moment = self._pacer.moment_place(self._name, spacing_ms)
+        await self._moment.due()
         if not self._pacer.is_waited_for(self._pace):
             return 0.0  # nobody here is in line: the confirmation gives it its moment, and may be at once
         self._is_known = True
@@ -243,6 +263,7 @@ class RedisTicket:
         self._is_known = self._is_known or not verdict.items
         self._pacer.waits(self._pace, self._id, is_waiting=not verdict.items)
         if verdict.items:
+            self._pass_on()
             if not self._freed:
                 self._pacer.granted(self._id, self._pace)
                 if self._granted_ms is None:
@@ -273,6 +294,7 @@ class RedisTicket:
         self._freed = True
         self._pacer.waits(self._pace, self._id, is_waiting=False)
         self._place.free()
+        self._pass_on()
         if self._granted_ms is not None:
             self._pacer.counts.on_the_wire(self._pace, -1)
             self._pacer.took(self._name, self._pacer.clock.now_ms() - self._granted_ms)
@@ -283,6 +305,12 @@ class RedisTicket:
             self._asked.add_done_callback(lambda asked: self._end(asked.cancelled() or asked.exception()))
         else:
             self._end(None)
+
+    def _pass_on(self) -> None:
+        """The next of this process may ask for its moment."""
+        moment, self._moment = self._moment, None
+        if moment is not None:
+            moment.free()
 
     def _end(self, _seen: object) -> None:
         self._pacer.ended(self._id, self._pace)

@@ -14,6 +14,7 @@ from runtime.model.dataset import (
     DatasetState,
     NewDataset,
     OpenDataset,
+    SeededPage,
     SeedPage,
 )
 from runtime.model.receipt import Receipt, ReceiptState, replaces
@@ -68,18 +69,20 @@ class MemoryDatasets:
             input_digest=dataset.input_digest,
         )
 
-    async def seed_page(self, page: SeedPage) -> int:
+    async def seed_page(self, page: SeedPage) -> SeededPage:
         self._state.held(page.run_id, page.attempt)
         dataset = self._state.datasets[page.dataset_id]
         if page.page in dataset.pages and dataset.state in (DatasetState.SEEDING, DatasetState.RUNNING):
-            return len(page.rows) - sum(1 for _ in dataset.rows_of(dataset.pages[page.page]))
+            rows = sum(1 for _ in dataset.rows_of(dataset.pages[page.page]))
+            return SeededPage(left_out=len(page.rows) - rows, unclaimed=dataset.unclaimed)
         if dataset.state is not DatasetState.SEEDING or page.page != len(dataset.pages):
             raise AttemptLostError(f"dataset {page.dataset_id} isn't seeding page {page.page}: stop quietly")
         dataset.pages[page.page] = MemoryPage(first=page.first_position, end=page.end_position)
         dataset.next_position, dataset.input_digest = page.end_position, page.input_digest
         before = len(dataset.rows)
         admit(self._state, dataset, page.page, page.rows, page.end_position - page.first_position)
-        return len(page.rows) - (len(dataset.rows) - before)
+        left_out = len(page.rows) - (len(dataset.rows) - before)
+        return SeededPage(left_out=left_out, unclaimed=dataset.unclaimed)
 
     async def finish_seeding(self, dataset_id: int, attempt: int) -> None:
         dataset = self._state.datasets[dataset_id]

@@ -135,6 +135,10 @@ class MemoryDataset:
         return sum(page.state is PageState.SETTLED for page in self.pages.values())
 
     @property
+    def unclaimed(self) -> int:
+        return len(self.pages) - self.next_page
+
+    @property
     def parked(self) -> int:
         return sum(page.state is PageState.PARKED for page in self.pages.values())
 

@@ -90,7 +90,7 @@ class StoresWorld:
             SeedRow(position=first + n, row_key=key, input=json_value.dumps({"k": key}))
             for n, key in enumerate(keys)
         )
-        return await self.datasets.seed_page(
+        seeded = await self.datasets.seed_page(
             SeedPage(
                 dataset_id=dataset_id,
                 run_id=run_id,
@@ -102,6 +102,7 @@ class StoresWorld:
                 input_digest=f"digest-{page}",
             )
         )
+        return seeded.left_out
 
     async def seeded(self, pages: int, run_id: str = "r1", key: str = "d") -> int:
         """A held run with a running dataset of full pages; the dataset's id."""

@@ -24,7 +24,7 @@ from runtime.engine.tool_calls import CallContext
 from runtime.errors import AttemptLostError, RowWaitsError, ServiceUnreachableError, ToolRejectedError
 from runtime.model import json_value
 from runtime.model.boundary import BodyAt
-from runtime.model.dataset import DatasetFacts, NewDataset, OpenDataset, SeedPage
+from runtime.model.dataset import DatasetFacts, NewDataset, OpenDataset, SeededPage, SeedPage
 from runtime.model.operation import JournalEntry
 from runtime.model.row_wait import NewBoundary, RowWait, WaitKind
 from runtime.model.run import ClaimedRun, NewRun, RunFacts, RunPoll, RunState
@@ -100,6 +100,7 @@ class World(PinnedRuns):
     datasets: dict[str, OpenDataset] = field(default_factory=dict)
     made: dict[str, NewDataset] = field(default_factory=dict)
     pages: list[SeedPage] = field(default_factory=list)
+    pages_out: int = 1_000  # so many are claimed as they come
     advances: list[int] = field(default_factory=list)
     faults: dict[str, int] = field(default_factory=dict)
     unreachable: set[str] = field(default_factory=set)
@@ -252,7 +253,7 @@ class World(PinnedRuns):
             self.boundaries[op_key] = Boundary()
         return self.datasets[new.namespace]
 
-    async def seed_page(self, page: SeedPage) -> int:
+    async def seed_page(self, page: SeedPage) -> SeededPage:
         self._fence(page.attempt)
         name, opened = self._by_id(page.dataset_id)
         assert page.page == opened.pages_seeded
@@ -265,7 +266,8 @@ class World(PinnedRuns):
             rows_seeded=opened.rows_seeded + len(page.rows),
             input_digest=page.input_digest,
         )
-        return page.end_position - page.first_position - len(page.rows)
+        left_out = page.end_position - page.first_position - len(page.rows)
+        return SeededPage(left_out=left_out, unclaimed=max(0, len(self.pages) - self.pages_out))
 
     async def finish_seeding(self, dataset_id: int, attempt: int) -> None:
         self._fence(attempt)

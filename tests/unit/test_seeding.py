@@ -46,6 +46,15 @@ def test_pages_in_order_and_advanced_while_seeding() -> None:
     assert len(world.advances) == len(world.pages) + 1
 
 
+def test_far_ahead_of_its_rows_seeding_takes_its_time() -> None:
+    """Pages that nobody needs yet are sent by whoever settles one; seeding leaves the machine to other runs."""
+    world = World(pages_out=2)
+    run_to_end(over(ROWS, key="id"), world, limits=replace(PAGED, seed_pages_ahead=3))
+    assert seeded(world) == ROWS
+    assert len(world.pages) == 7
+    assert len(world.advances) == 2 + 3 + 1
+
+
 @pytest.mark.parametrize("source", [ROWS, lambda: (dict(row) for row in ROWS)], ids=["list", "generator"])
 def test_a_crash_after_every_page_goes_on_after_the_last_seeded_row(source: Any) -> None:
     world = run_to_end(over(source, key="id"), limits=PAGED, crash_at=("body.after_seed_page", 1))

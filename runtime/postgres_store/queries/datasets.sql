@@ -26,7 +26,7 @@ update datasets d set pages_seeded = d.pages_seeded + 1, next_position = %(end_p
 where d.dataset_id = %(dataset_id)s and d.state = 'seeding' and d.pages_seeded = %(page)s
   and exists (
     select 1 from runs r where r.run_id = d.run_id and r.run_id = %(run_id)s and r.attempt = %(attempt)s and r.state = 'running')
-returning d.mode, (select r.options ->> 'only' from runs r where r.run_id = d.run_id)
+returning d.mode, (select r.options ->> 'only' from runs r where r.run_id = d.run_id), d.pages_seeded - d.next_page
 
 -- name: insert_rows
 -- A page's rows, counted; a key that the dataset has already is a duplicate.
@@ -48,10 +48,11 @@ insert into pages (dataset_id, page, state, first_position, end_position)
 values (%(dataset_id)s, %(page)s, 'seeded', %(first_position)s, %(end_position)s)
 
 -- name: seeded_page
--- How many rows a page holds that is there already, under the attempt's fence.
+-- How many rows a page holds that is there already, and how many pages nobody claimed; under the attempt's fence.
 select (
   select count(*) from run_rows w
-  where w.dataset_id = d.dataset_id and w.position >= %(first_position)s and w.position < %(end_position)s)
+  where w.dataset_id = d.dataset_id and w.position >= %(first_position)s and w.position < %(end_position)s),
+  d.pages_seeded - d.next_page
 from datasets d join runs r on r.run_id = d.run_id
 where d.dataset_id = %(dataset_id)s and d.pages_seeded > %(page)s and d.state in ('seeding', 'running')
   and r.run_id = %(run_id)s and r.attempt = %(attempt)s and r.state = 'running'
