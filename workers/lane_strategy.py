@@ -1,6 +1,7 @@
 """Celery's hand-over for posts: ack at once, give the calls to the lane engine, and send the events that
 Celery's own strategy would send, or Flower shows nothing."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +19,13 @@ Send = Callable[..., None]
 
 
 class PostEvents:
-    """The life of one post as Flower sees it."""
+    """The life of one post as Flower sees it. Told a moment late, so that telling never delays the calls."""
 
     def __init__(self, send: Send, headers: dict[str, Any], name: str) -> None:
         self._send = send
         self._id = headers.get("id")
-        self._started = 0.0
+        self._started, self._started_at = time.monotonic(), time.time()
+        self._is_told = False
         self._received = {
             "uuid": self._id,
             "name": name,
@@ -37,16 +39,21 @@ class PostEvents:
         }
 
     def received(self) -> None:
-        self._started = time.monotonic()
-        self._send("task-received", **self._received)
-        self._send("task-started", uuid=self._id)
+        """Repeating it tells nothing more."""
+        if self._is_told:
+            return
+        self._is_told = True
+        self._send("task-received", timestamp=self._started_at, **self._received)
+        self._send("task-started", timestamp=self._started_at, uuid=self._id)
 
     def succeeded(self, calls: int) -> None:
+        self.received()
         self._send(
             "task-succeeded", uuid=self._id, result=f"{calls} calls", runtime=time.monotonic() - self._started
         )
 
     def failed(self, error: BaseException) -> None:
+        self.received()
         self._send(
             "task-failed", uuid=self._id, exception=f"{type(error).__name__}: {error}"[:500], traceback=""
         )
@@ -61,25 +68,26 @@ def hand_to_lane(task: Any, app: Any, consumer: Any, **_: Any) -> Callable[..., 
     send: Send = eventer.send if eventer is not None and eventer.enabled else _no_event
 
     def on_message(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any, **_: Any) -> None:
-        ack(consumer_log, consumer.connection_errors)
         headers = dict(message.headers or {})
         events = PostEvents(lane_process.in_background(send), headers, task.name)
-        events.received()
         try:
             post = post_message.from_message(_kwargs(message, body)["post"])
         except (BadInputError, LookupError, TypeError, ValueError, DecodeError, ContentDisallowed) as error:
+            ack(consumer_log, consumer.connection_errors)
             log.error("post refused", action="lane.refuse", error=str(error))
             events.failed(error)
             return
         gate.enter(post.lane, len(post.calls))
         work = lane_process.bridge.submit(_execute(lane_process, post, events))
         work.add_done_callback(lambda _done: gate.leave(post.lane, len(post.calls)))
+        ack(consumer_log, consumer.connection_errors)  # a post that comes twice is harmless: the calls go first
         gate.look(post.lane)
 
     return on_message
 
 
 async def _execute(lane_process: WorkerProcess, post: Any, events: PostEvents) -> None:
+    telling = asyncio.get_running_loop().call_later(lane_process.limits.post_told_s, events.received)
     try:
         accepted = await lane_process.lane.accept(post)
         await accepted.wait()
@@ -91,6 +99,8 @@ async def _execute(lane_process: WorkerProcess, post: Any, events: PostEvents) -
         events.failed(error)
     else:
         events.succeeded(len(post.calls))
+    finally:
+        telling.cancel()
 
 
 def _kwargs(message: Any, body: Any) -> dict[str, Any]:

@@ -87,6 +87,7 @@ class Limits:
     # calls and posts
     post_calls: int = 200
     post_bytes: int = 1 * MIB
+    post_told_s: float = 0.02  # after its arrival, to who watches
     run_calls_posted: int = 2_000  # of a run on one lane at once, by one process
     receipt_chunk: int = 1_000
     read_bytes: int = 32 * MIB
