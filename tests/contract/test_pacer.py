@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from fakeredis import FakeAsyncRedis
@@ -41,6 +43,42 @@ async def test_a_limit_is_used_to_the_full_and_never_passed_by_four_processes(re
     seconds = (fleet.sent[-1][0] - fleet.sent[0][0]) / SECOND
     assert (len(fleet.sent) - 1) / seconds >= 0.97 * 50
     assert fleet.most_in_window(SECOND, one) <= 50
+
+
+async def test_a_process_with_a_long_line_leaves_every_other_moment_to_the_others(redis: Redis) -> None:
+    """Who asked for eight moments in a row made a small run's call in another process wait for all of them."""
+    fleet = await VirtualFleet(redis, 4, [FIFTY]).start()
+    # The number of items tells the processes apart.
+    await fleet.run(
+        *(
+            fleet.send_all(pacer, 10 * size, size)
+            for size, pacer in enumerate(fleet.pacers, 1)
+            for _ in range(8)
+        )
+    )
+    spacing_ms = fleet.sent[1][0] - fleet.sent[0][0]
+    for size in range(1, 5):
+        times = [at for at, items in fleet.sent if items == size]
+        assert len(times) == 80
+        assert max(later - at for at, later in pairwise(times)) <= 6 * spacing_ms
+
+
+async def test_calls_behind_a_far_moment_are_told_so_at_once(redis: Redis) -> None:
+    """One a minute: the second in line isn't held until the first was sent."""
+    fleet = await VirtualFleet(redis, 1, [PacingRule(limit=1, per_ms=60 * SECOND)]).start()
+    await fleet.run(fleet.send_all(fleet.pacers[0], 1, 1))
+    tickets = [await fleet.pacers[0].reserve(fleet.scope, 1) for _ in range(3)]
+    started_ms = fleet.clock.now_ms()
+    waits: list[float] = []
+
+    async def ask(ticket: Any) -> None:
+        waits.append(await ticket.due(LIMITS.hold_ms))
+
+    await fleet.run(*map(ask, tickets))
+    assert fleet.clock.now_ms() == started_ms
+    assert sorted(wait_ms > LIMITS.hold_ms for wait_ms in waits) == [False, True, True]
+    for ticket in tickets:
+        ticket.free()
 
 
 async def test_a_declared_burst_is_saved_up_and_no_more(redis: Redis) -> None:
