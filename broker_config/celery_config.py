@@ -39,7 +39,7 @@ def celery_settings(settings: Settings) -> dict[str, Any]:
         "task_serializer": "json",
         "result_serializer": "json",
         "accept_content": ["json"],
-        # Nothing waits for results, but chords count their parts (rows.run_slice turns it on for itself).
+        # Nothing waits for results; chords count their parts all the same.
         "task_ignore_result": True,
         "result_expires": 3600,
         # A page of slow rows takes longer than results live: its chord must outlive them.

@@ -12,6 +12,7 @@ from pydantic_settings import SettingsError
 from broker_config.celery_config import celery_settings
 from broker_config.settings import Settings
 from runtime.errors import BadInputError
+from workers.chord_counts import SCHEMES
 from workers.reading import Reading
 
 NOT_USED = "http://not-used.invalid"
@@ -52,6 +53,7 @@ app = Celery(
     include=["workers.control_tasks", "workers.play_tasks", "workers.row_tasks", "workers.lane_tasks"],
 )
 app.add_defaults(_configuration)
+app.loader.override_backends = dict.fromkeys(SCHEMES, "workers.chord_counts:ChordCounts")
 
 
 def consume(queues: tuple[str, ...]) -> None:

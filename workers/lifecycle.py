@@ -32,7 +32,7 @@ from workers.wiring import WorkerProcess, process, set_role
 log = structlog.get_logger()
 CONCURRENCY = {"control": 8, "plays": 8, "lanes": 1}
 LANE_PREFETCH = 64
-GC_THRESHOLD = 20_000
+GC_THRESHOLDS = (20_000, 10, 5)  # few looks at what is young; what tasks leave in cycles goes within seconds
 EXIT_NOT_STARTED = 3
 
 
@@ -68,7 +68,7 @@ def run_worker(
     )
     gc.collect()
     gc.freeze()  # what is loaded now lives as long as the process: no collection looks at it again
-    gc.set_threshold(GC_THRESHOLD, 20, 20)
+    gc.set_threshold(*GC_THRESHOLDS)
     worker.start()
     return worker.exitcode or 0
 

@@ -11,7 +11,7 @@ log = structlog.get_logger()
 DONE = 0
 
 
-@app.task(name="rows.run_slice", ignore_result=False)
+@app.task(name="rows.run_slice")
 def run_slice(run_id: str, dataset_id: int, page: int, number: int) -> int:
     """Run the open rows of a slice; returns a constant, so that a doubled part can't change its chord."""
     try:

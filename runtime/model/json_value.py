@@ -17,6 +17,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 INTEGER_DIGITS = 4_000  # Python stops at 4,300 by default, Postgres far beyond
 _MOST = 10**INTEGER_DIGITS - 1
 _LONGEST_HINT = 40
+_SPARE_BYTES = 4_096
 
 
 class Repeated(dict[str, Any]):
@@ -55,10 +56,15 @@ def loads_foreign(data: bytes) -> Any:
 def dumps(value: Any) -> bytes:
     """Compact JSON text of a checked value, integers of any size written exactly."""
     try:
-        return orjson.dumps(value)
+        return tight(orjson.dumps(value))
     except (TypeError, ValueError, RecursionError):
         check(value)
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def tight(text: bytes) -> bytes:
+    """The same text without spare room: orjson leaves a short one in a buffer of 4 KiB for as long as it lives."""
+    return bytes(memoryview(text)) if len(text) < _SPARE_BYTES else text
 
 
 def check(value: Any, *, path: str = "$", max_depth: int = 500) -> Any:
