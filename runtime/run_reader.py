@@ -81,6 +81,7 @@ class RunReader:
             slowest_lane=insight.slowest(lanes, status.now),
             failures=tuple(await samples.failure_kinds(status.run_id)),
             awaited=tuple(awaited),
+            children=await PostgresStatus(pool, self._limits).children(status.run_id),
         )
 
     def history(self, status: RunStatus) -> RunHistory:

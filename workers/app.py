@@ -14,6 +14,7 @@ from broker_config.settings import Settings
 from runtime.errors import BadInputError
 from workers.chord_counts import SCHEMES
 from workers.reading import Reading
+from workers.redis_transport import use_guarded_transport
 
 NOT_USED = "http://not-used.invalid"
 """For processes that never call the execution API, which then need not be named."""
@@ -59,6 +60,7 @@ app.loader.override_backends = dict.fromkeys(SCHEMES, "workers.chord_counts:Chor
 def consume(queues: tuple[str, ...]) -> None:
     """Make this process's worker consume exactly `queues`."""
     worker_init.disconnect(_refuse_foreign_worker)
+    use_guarded_transport()
     assert app.steps is not None  # a defaultdict; None in its annotation only
     app.steps["consumer"].add(Reading)
     app.conf.task_queues = [Queue(name, routing_key=name) for name in queues]

@@ -31,7 +31,6 @@ from workers.wiring import WorkerProcess, process, set_role
 
 log = structlog.get_logger()
 CONCURRENCY = {"control": 8, "plays": 8, "lanes": 1}
-LANE_PREFETCH = 64
 GC_THRESHOLDS = (20_000, 10, 5)  # few looks at what is young; what tasks leave in cycles goes within seconds
 EXIT_NOT_STARTED = 3
 
@@ -53,7 +52,7 @@ def run_worker(
         capture(level=min(logging.INFO, logging.getLevelName(settings.log_level)))
     if role == "lanes":
         app.conf.worker_disable_prefetch = False
-        app.conf.worker_prefetch_multiplier = LANE_PREFETCH
+        app.conf.worker_prefetch_multiplier = limits.lane_prefetch
     # Said once, in the README: which account runs workers is the operator's choice.
     warnings.filterwarnings("ignore", message=".*superuser privileges.*")
     _connect_signals(role)  # before the worker is made: it is told of its start while it is made

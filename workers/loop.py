@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from runtime.context.own_tasks import watch_tasks
+from runtime.policy.limits import DEFAULT_LIMITS
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ class BackgroundLoop:
     def stop(self) -> None:
         """End the loop and its thread."""
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=DEFAULT_LIMITS.worker_thread_end_s)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)

@@ -9,7 +9,7 @@ import orjson
 import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from runtime.policy.limits import Limits
+from runtime.policy.limits import DEFAULT_LIMITS, Limits
 from runtime.policy.readiness import not_ready
 from workers.vitals import vital_signs
 
@@ -44,7 +44,7 @@ class ProbeServer:
 class _Handler(BaseHTTPRequestHandler):
     limits: Limits
     facts: Callable[[], dict[str, Any]]
-    timeout = 5.0
+    timeout = DEFAULT_LIMITS.probe_request_s
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:

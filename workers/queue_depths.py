@@ -9,6 +9,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from runtime.errors import ServiceUnreachableError
+from runtime.policy.limits import DEFAULT_LIMITS
 from workers.app import app
 
 _LOST = (OperationalError, AMQPError, RedisError, OSError)
@@ -18,7 +19,9 @@ def queue_depths(names: Sequence[str]) -> dict[str, int]:
     """Messages waiting; 0 for a queue that nobody has declared yet. Raises ServiceUnreachableError."""
     try:
         with app.connection_for_read() as connection:
-            connection.ensure_connection(max_retries=1, timeout=5)
+            connection.ensure_connection(
+                max_retries=DEFAULT_LIMITS.broker_look_retries, timeout=DEFAULT_LIMITS.broker_look_s
+            )
             return {name: _depth(connection, name) for name in names}
     except _LOST as error:
         raise ServiceUnreachableError(f"the broker does not answer: {error}") from error

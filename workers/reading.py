@@ -4,9 +4,8 @@ from typing import Any
 
 from celery import bootsteps
 
+from runtime.policy.limits import DEFAULT_LIMITS
 from workers.vitals import vital_signs
-
-BEAT_S = 1.0
 
 
 class Reading(bootsteps.StartStopStep):
@@ -20,7 +19,7 @@ class Reading(bootsteps.StartStopStep):
 
     def register_with_event_loop(self, consumer: Any, hub: Any) -> None:
         """A beat from inside the consumer's own loop: it comes only while that loop turns."""
-        hub.call_repeatedly(BEAT_S, self._beat, consumer)
+        hub.call_repeatedly(DEFAULT_LIMITS.reading_beat_s, self._beat, consumer)
 
     def _beat(self, consumer: Any) -> None:
         if is_reading(consumer):

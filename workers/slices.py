@@ -12,20 +12,23 @@ log = structlog.get_logger()
 
 
 def run_slice_once(process: WorkerProcess, run_id: str, dataset_id: int, page: int, number: int) -> None:
-    """Run the slice if it is free. Errors give it back; a fatal one ends its run first."""
+    """Run the slice, or one whose turn it is. Errors give it back; a fatal one ends its run first."""
     slice_id = SliceId(dataset_id=dataset_id, page=page, slice=number)
-    with bound_contextvars(run_id=run_id, page=page, slice=number):
-        if slice_id.is_suspect:
-            process.suspects.run(lambda: _run_once(process, run_id, slice_id))
-        else:
-            _run_once(process, run_id, slice_id)
+    if slice_id.is_suspect:
+        process.suspects.run(lambda: _take_and_run(process, run_id, slice_id))
+    else:
+        _take_and_run(process, run_id, slice_id)
 
 
-def _run_once(process: WorkerProcess, run_id: str, slice_id: SliceId) -> None:
-    slices = process.slices
-    taken = process.call(slices.take(run_id, slice_id))
-    if taken is None:
-        return
+def _take_and_run(process: WorkerProcess, run_id: str, slice_id: SliceId) -> None:
+    taken = process.call(process.slice_turns.take(run_id, slice_id))
+    if taken is not None:
+        with bound_contextvars(run_id=taken.facts.run_id, page=taken.id.page, slice=taken.id.slice):
+            _run_once(process, taken)
+
+
+def _run_once(process: WorkerProcess, taken: TakenSlice) -> None:
+    slices, run_id = process.slices, taken.facts.run_id
     try:
         program = process.recover(taken)
     except (PlayVersionUnavailableError, SecretUnavailableError) as error:
@@ -41,8 +44,8 @@ def _run_once(process: WorkerProcess, run_id: str, slice_id: SliceId) -> None:
     except BaseException as error:
         _end_if_hopeless(process, taken, error)
         raise
-    slices.defects.passed(str(slice_id))
-    process.call(process.settling.settle(run_id, slice_id.dataset_id, slice_id.page))
+    slices.defects.passed(str(taken.id))
+    process.call(process.settling.settle(run_id, taken.id.dataset_id, taken.id.page))
     if end == SliceEnd.WAITS:
         process.call(process.settling.wake())
 

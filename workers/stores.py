@@ -20,6 +20,7 @@ from runtime.postgres_store.samples import PostgresSamples
 from runtime.postgres_store.schedules import PostgresSchedules
 from runtime.postgres_store.sessions import PostgresSessions
 from runtime.postgres_store.settling import PostgresSettling
+from runtime.postgres_store.slice_turns import PostgresWaitingSlices
 from runtime.postgres_store.slices import PostgresSlices
 from runtime.postgres_store.views import PostgresViews
 from runtime.postgres_store.waits import PostgresWaits
@@ -40,6 +41,7 @@ class Stores:
     datasets: PostgresDatasets
     settling: PostgresSettling
     slices: PostgresSlices
+    waiting_slices: PostgresWaitingSlices
     reads: PostgresReads
     views: PostgresViews
     receipts: PostgresReceipts
@@ -87,6 +89,7 @@ async def open_stores(settings: Settings, limits: Limits) -> Stores:
         datasets=PostgresDatasets(pool, limits),
         settling=PostgresSettling(pool, limits),
         slices=PostgresSlices(pool, limits),
+        waiting_slices=PostgresWaitingSlices(pool, limits),
         reads=PostgresReads(pool, limits),
         views=PostgresViews(pool, limits),
         receipts=PostgresReceipts(pool, limits),

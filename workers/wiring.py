@@ -40,6 +40,7 @@ from runtime.engine.secret_values import SecretValues
 from runtime.engine.seeding import Seeder
 from runtime.engine.settling import Settling
 from runtime.engine.slice_run import RowProgram, SliceRunner
+from runtime.engine.slice_turns import SliceTurns
 from runtime.engine.sweeping import Sweeps
 from runtime.engine.tool_calls import ToolCalls
 from runtime.engine.waiting_tools import WaitingTools
@@ -107,6 +108,7 @@ class WorkerProcess:
             self.fault,
             self.stores.views,
             self.stores.events,
+            self.limits,
         )
 
     @cached_property
@@ -294,6 +296,10 @@ class WorkerProcess:
             reads=self.reads,
             services=self.services,
         )
+
+    @cached_property
+    def slice_turns(self) -> SliceTurns:
+        return SliceTurns(self.slices, self.stores.waiting_slices, self.limits)
 
     @cached_property
     def suspects(self) -> SuspectLine:

@@ -24,17 +24,17 @@ class BodyReader:
 
     def __init__(self, body: AskingBody) -> None:
         self.limits = body.limits
-        self._body = body
+        self.body = body
 
     async def read_rows(self, stretch: Stretch, *, name: str, keep: bool) -> Sequence[StoredRow]:
         key = f"read:{name}"
         op = Op(
-            key=f"{key}:{self._body.nth(key)}",
+            key=f"{key}:{self.body.nth(key)}",
             kind=OpKind.READ,
             digest=operation_digest(OpKind.READ.value, asdict(stretch)),
             args={"stretch": stretch, "name": name, "keep": keep},
         )
-        found = await self._body.ask(op)
+        found = await self.body.ask(op)
         return [_row(parts) for parts in found["rows"]]
 
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from runtime.context.csv_projection import projection_of
-from runtime.context.csv_rows import INLINE, CsvHandle
+from runtime.context.csv_rows import INLINE, CsvHandle, is_delimiter
 from runtime.errors import PlayDefinitionError
 from runtime.model.operation import Op, OpKind
 from runtime.play import PlayDefinition
@@ -38,22 +38,35 @@ async def ask_csv(
     columns: Sequence[str] | None,
     rename: Mapping[str, str] | None,
     required: Sequence[str] | None,
+    delimiter: str | None = None,
 ) -> CsvHandle:
     """The handle of a file, a URL, inline content, or (nothing named) the run's input file."""
     where = f'play "{body.play.name}": ctx.csv'
     projection = projection_of(columns, rename, required, where=where)
+    if delimiter is not None and not is_delimiter(delimiter):
+        raise PlayDefinitionError(
+            f"{where}: delimiter is one character such as ';' or '\\t', no quote and no line end, not {delimiter!r:.80}"
+        )
     name, inline = _source(body.input, path, content, where)
     url = name if is_url(name) else None
     shown = shown_url(name) if url else name
     named = f"csv:{shown}"
     arguments: dict[str, Any] = {"path": name, **projection.described()}
+    if delimiter is not None:
+        arguments["delimiter"] = delimiter
     if inline is not None:
         arguments["content"] = hashlib.sha256(inline).hexdigest()
     op = Op(
         key=f"{named}:{body.nth(named)}",
         kind=OpKind.CSV,
         digest=operation_digest(OpKind.CSV.value, arguments),
-        args={"path": name, "shown": shown, "content": inline, "projection": projection},
+        args={
+            "path": name,
+            "shown": shown,
+            "content": inline,
+            "projection": projection,
+            "delimiter": delimiter,
+        },
     )
     found = await body.ask(op)
     return CsvHandle(
@@ -65,6 +78,7 @@ async def ask_csv(
         url=url,
         content=inline,
         projection=projection,
+        delimiter=delimiter,
         limits=body.limits,
     )
 

@@ -9,6 +9,7 @@ from runtime.context import columns as declared
 from runtime.context.columns import NAME_BYTES, text_name
 from runtime.context.csv_rows import CsvHandle
 from runtime.context.dataset_handle import DatasetHandle
+from runtime.context.query_rows import QueryRows
 from runtime.context.tool_result import ToolList
 from runtime.errors import PlayDefinitionError
 from runtime.model.dataset import FAIL_FAST, DatasetMode
@@ -17,7 +18,7 @@ from runtime.policy.rows_input import KeySpec
 
 ON_ROW_ERROR = ("isolate", FAIL_FAST)
 
-RowSource = Iterable[Any] | DatasetHandle
+RowSource = Iterable[Any] | DatasetHandle | QueryRows
 
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
@@ -175,13 +176,13 @@ def namespace_of(key: str, play: str) -> str:
 def _checked_rows(rows: Any, where: str) -> RowSource:
     if isinstance(rows, (list, tuple, ToolList)):
         return tuple(rows)  # what the body does to its list later changes no row
-    if isinstance(rows, DatasetHandle):
+    if isinstance(rows, (DatasetHandle, QueryRows)):
         return rows
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         also = " (an async iterable can't be replayed)" if isinstance(rows, AsyncIterable) else ""
         raise PlayDefinitionError(
-            f"{where}: rows are what ctx.csv returned, another dataset's handle or an iterable of dicts, "
-            f"not {type(rows).__name__}{also}"
+            f"{where}: rows are what ctx.csv or ctx.tools.query returned, another dataset's handle or an iterable of "
+            f"dicts, not {type(rows).__name__}{also}"
         )
     return rows
 
@@ -201,8 +202,10 @@ def _key_spec(key: Any, where: str) -> KeySpec:
 
 def _described_source(rows: RowSource) -> list[Any]:
     if isinstance(rows, CsvHandle):
-        projection = rows.projection.described()
-        return ["csv", rows.digest, projection] if projection else ["csv", rows.digest]
+        read_as = rows.read_as()
+        return ["csv", rows.digest, read_as] if read_as else ["csv", rows.digest]
     if isinstance(rows, DatasetHandle):
         return ["dataset", rows.namespace, rows.dataset_id]
+    if isinstance(rows, QueryRows):
+        return ["query", rows.query.tool, rows.query.call, rows.count]
     return ["rows", len(rows)] if isinstance(rows, tuple) else ["stream"]

@@ -5,6 +5,7 @@ from typing import Any
 
 from runtime.context.dataset_handle import DATASET_KIND, DatasetHandle
 from runtime.context.fetching import FETCH_KIND, FetchResponse
+from runtime.context.query_rows import QUERY_KIND, alive_query
 from runtime.context.tool_result import KIND as TOOL_RESULT_KIND
 from runtime.context.tool_result import result_of
 from runtime.model.cell import KEPT
@@ -35,4 +36,6 @@ def _made(value: Any, mark: Mapping[str, Any], origin: Origin | None) -> Any:
         return FetchResponse(value)
     if kind == DATASET_KIND and isinstance(value, Mapping):
         return DatasetHandle.of_json(value)
+    if kind == QUERY_KIND:
+        return alive_query(mark, value)
     return value

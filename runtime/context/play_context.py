@@ -46,15 +46,22 @@ class PlayContext:
         columns: Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
         required: Sequence[str] | None = None,
+        delimiter: str | None = None,
     ) -> CsvHandle:
         """Read CSV: a file of the workspace, a URL, inline `content`, or (nothing named) the run's input file.
 
-        `rename` (old name -> new) comes first, then `columns` keeps those; `required` must be there. A handle has
-        columns, count and digest; iterate it for its rows.
+        `rename` (old name -> new) comes first, then `columns` keeps those; `required` must be there. `delimiter`
+        parts the cells where it isn't a comma. A handle has columns, count and digest; iterate it for its rows.
         """
         self._body_only("ctx.csv", "read the file in the body and close over what you need")
         return await ask_csv(
-            self._body, path, content=content, columns=columns, rename=rename, required=required
+            self._body,
+            path,
+            content=content,
+            columns=columns,
+            rename=rename,
+            required=required,
+            delimiter=delimiter,
         )
 
     async def sleep(self, duration: Duration, *, id: str = "sleep") -> None:

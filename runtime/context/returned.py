@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from runtime.context.csv_rows import CsvHandle
 from runtime.context.dataset import DatasetSpec
 from runtime.context.dataset_handle import DatasetHandle
+from runtime.context.query_rows import QueryRows
 from runtime.context.tool_result import ToolResult
 from runtime.model.canonical_json import digest
 from runtime.policy.rows_input import KeySpec
@@ -32,12 +33,12 @@ async def returned(ctx: RunsDatasets, work: Awaitable[Any]) -> dict[str, Any]:
 
 
 def normalised(value: Any) -> dict[str, Any]:
-    """Nothing: an empty object; rows (a list, a dataset, a CSV): under `rows`; a single value: under `value`."""
+    """Nothing: an empty object; rows (a list, dataset, query, CSV): under `rows`; a single value: under `value`."""
     if value is None:
         return {}
     if isinstance(value, ToolResult):
         value = value.data
-    if isinstance(value, (list, tuple, DatasetHandle, CsvHandle)):
+    if isinstance(value, (list, tuple, DatasetHandle, CsvHandle, QueryRows)):
         return {"rows": value}
     if not isinstance(value, Mapping):
         return {"value": value}
@@ -45,9 +46,9 @@ def normalised(value: Any) -> dict[str, Any]:
 
 
 def _sheet_key(handle: CsvHandle) -> str:
-    projection = handle.projection.described()
+    read_as = handle.read_as()
     named = hashlib.sha256(handle.path.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return f"csv_{named}_{digest(projection)[:12]}" if projection else f"csv_{named}"
+    return f"csv_{named}_{digest(read_as)[:12]}" if read_as else f"csv_{named}"
 
 
 def _sheet(key: str, handle: CsvHandle) -> DatasetSpec:

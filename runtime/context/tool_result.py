@@ -22,10 +22,12 @@ class ToolResult(KeptValue):
     Nothing that is done to `data` changes what is stored.
     """
 
-    __slots__ = ("_data", "_envelope", "_output", "_parsed", "_rules", "origin", "tool")
+    __slots__ = ("_data", "_envelope", "_output", "_parsed", "_rules", "call", "origin", "tool")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, output: bytes, *, tool: str, origin: Origin, rules: ResultRules) -> None:
+    def __init__(
+        self, output: bytes, *, tool: str, origin: Origin, rules: ResultRules, call: str = ""
+    ) -> None:
         self._output = output
         self._rules = rules
         self._data: Any = None
@@ -33,6 +35,7 @@ class ToolResult(KeptValue):
         self._envelope: ResponseEnvelope | None = None
         self.tool = tool
         self.origin = origin
+        self.call = call  # the receipt's key, of a call that answers for nobody else
 
     # ---- the response
 
@@ -241,11 +244,16 @@ _KINDS = {b"{": ToolObject, b"[": ToolList}
 
 
 def tool_result(
-    output: bytes, *, tool: str, origin: Origin = Origin.LIVE, rules: ResultRules | None = None
+    output: bytes,
+    *,
+    tool: str,
+    origin: Origin = Origin.LIVE,
+    rules: ResultRules | None = None,
+    call: str = "",
 ) -> ToolResult:
     """The result behind an output's bytes, of the class that fits its data."""
     kind = _KINDS.get(output[:1], ToolResult)
-    return kind(output, tool=tool, origin=origin, rules=rules or ResultRules())
+    return kind(output, tool=tool, origin=origin, rules=rules or ResultRules(), call=call)
 
 
 def result_of(mark: Mapping[str, Any], value: Any, origin: Origin | None = None) -> ToolResult:
@@ -261,7 +269,8 @@ def result_of(mark: Mapping[str, Any], value: Any, origin: Origin | None = None)
 
 def journal_json(result: ToolResult) -> dict[str, Any]:
     """A result as a journal keeps it: as text, since a store may reorder names and reshape numbers."""
-    return {"json": result.output.decode(), "mark": _without_beside(result.mark())}
+    called = {"call": result.call} if result.call else {}
+    return {"json": result.output.decode(), "mark": _without_beside(result.mark()), **called}
 
 
 def journal_result(stored: Mapping[str, Any]) -> ToolResult:
@@ -272,6 +281,7 @@ def journal_result(stored: Mapping[str, Any]) -> ToolResult:
         tool=str(mark.get("tool", "")),
         origin=Origin(mark.get("origin", Origin.LIVE)),
         rules=ResultRules.of(mark.get("rules", {})),
+        call=str(stored.get("call", "")),
     )
 
 

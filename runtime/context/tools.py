@@ -1,20 +1,15 @@
 """`ctx.tools`: provider tools, in a body, a row or a child play."""
 
-from dataclasses import replace
 from typing import Any
 
 from runtime.context.asking_body import AskingBody
 from runtime.context.authoring import text_id
-from runtime.context.query_rows import QueryRows
-from runtime.context.scope import current_scope
-from runtime.context.tool_result import ToolResult, journal_result
+from runtime.context.query_rows import QueryRows, query_rows
+from runtime.context.tool_asking import ask_tool
 from runtime.errors import JsonValueError, PlayDefinitionError, ToolRejectedError
 from runtime.model.call_options import NO_OPTIONS, CallOptions, checked
 from runtime.model.json_value import check
 from runtime.model.kept_value import plain
-from runtime.model.operation import Op, OpKind
-from runtime.model.query_page import QueryPage
-from runtime.policy.identity import operation_digest
 
 _NOTHING_SAID = (False, None, None, None, None)
 
@@ -61,38 +56,26 @@ class Tools:
                 ),
                 f'play "{self._body.play.name}": tools.execute(id="{id}")',
             )
-        return await self._execute(id, tool, given, options)
+        return await ask_tool(self._body, id, tool, given, options)
 
     async def query(self, *, id: str, tool: str, input: Any, timeout_ms: float | None = None) -> QueryRows:
         """Call a tool that answers with many rows; those beyond its answer are asked for as they are read.
 
-        Neither the answer nor a page is a stored result of another run; a replay gets what this run read.
+        The answer is no stored result of another run. What is given can be a dataset's rows, and be kept in a cell or
+        a result; whoever reads a page of it is answered by the same receipt.
         """
 
-        async def page_of(page: QueryPage) -> ToolResult:
-            options = CallOptions(is_private=True, timeout_ms=timeout_ms, page=page)
-            asked = f"{id}:{page.offset}:{page.page_size}"
-            return await self._execute(asked, tool, _as_json(input, id, tool), options)
-
-        result = await self.execute_private(id=id, tool=tool, input=input, timeout_ms=timeout_ms)
-        name = f'play "{self._body.play.name}": tools.query(id="{id}", tool="{tool}")'
-        return QueryRows(result, page_of, name=name, limits=self._body.limits)
+        given = _as_json(input, id, tool)
+        result = await self.execute_private(id=id, tool=tool, input=given, timeout_ms=timeout_ms)
+        return query_rows(
+            result, id=id, tool=tool, input=given, timeout_ms=timeout_ms, limits=self._body.limits
+        )
 
     async def execute_private(self, *, id: str, tool: str, input: Any, timeout_ms: float | None) -> Any:
         """A call whose result answers nobody but its own replays."""
         where = f'play "{self._body.play.name}": {tool}'
         options = checked(CallOptions(is_private=True, timeout_ms=timeout_ms), where)
-        return await self._execute(text_id(id, where), tool, _as_json(input, id, tool), options)
-
-    async def _execute(self, id: str, tool: str, given: Any, options: CallOptions) -> Any:
-        scope = current_scope.get()
-        if scope is not None:
-            return await scope.tool(id=id, tool=tool, input=given, options=options)
-        n = self._body.nth(f"tool:{id}")
-        arguments = {"id": id, "tool": tool, "input": given, **options.described()}
-        op = _op(OpKind.TOOL, f"tool:{id}:{n}", arguments)
-        found = await self._body.ask(replace(op, args={**arguments, "options": options}))
-        return journal_result(found)
+        return await ask_tool(self._body, text_id(id, where), tool, _as_json(input, id, tool), options)
 
 
 def _as_json(input: Any, id: str, tool: str) -> Any:
@@ -109,7 +92,3 @@ def _as_json(input: Any, id: str, tool: str) -> Any:
                 code=error.code,
                 details={"path": error.path},
             ) from error
-
-
-def _op(kind: OpKind, key: str, arguments: dict[str, Any]) -> Op:
-    return Op(key=key, kind=kind, digest=operation_digest(kind.value, arguments), args=arguments)

@@ -77,7 +77,7 @@ class Body:
         self.stopping = False
         self._unavailable: SecretUnavailableError | None = None
         self.refused = 0
-        self.loop = BodyLoop(timers=self, max_turns=limits.body_turns)
+        self.loop = BodyLoop(timers=self, max_turns=limits.body_turns, errors_kept=limits.body_loop_errors)
         self.ctx = make_ctx(self)
         self._input = input
         self._main: asyncio.Task[Any] | None = None

@@ -11,8 +11,6 @@ from typing import Any, NoReturn, Protocol
 
 from runtime.errors import BodyIoError, PlaySpinsError
 
-LOOP_ERRORS_KEPT = 25
-
 
 class TimerOwner(Protocol):
     """Turns the loop's timers into durable waits."""
@@ -25,10 +23,10 @@ class TimerOwner(Protocol):
 class BodyLoop(asyncio.AbstractEventLoop):
     """Ready queue, clock and tasks; time moves only with recorded outcomes."""
 
-    def __init__(self, *, timers: TimerOwner, max_turns: int, now_s: float = 0.0) -> None:
+    def __init__(self, *, timers: TimerOwner, max_turns: int, errors_kept: int, now_s: float = 0.0) -> None:
         self.now_s = now_s
         self.tasks: dict[asyncio.Task[Any], None] = {}
-        self.errors: deque[str] = deque(maxlen=LOOP_ERRORS_KEPT)
+        self.errors: deque[str] = deque(maxlen=errors_kept)
         self._ready: deque[asyncio.Handle] = deque()
         self._timers = timers
         self._max_turns = max_turns

@@ -56,7 +56,7 @@ class BodyRunner:
         events: EventSink = no_events,
     ) -> None:
         self._versions = PlayVersions(runs, limits, version_policy)
-        self._defects = Defects(limits.run_crashes)
+        self._defects = Defects(limits.run_crashes, limits.defect_works)
         self._session_id = session_id
         self._registry = registry
         self._budgets = budgets

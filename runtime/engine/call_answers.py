@@ -20,11 +20,17 @@ from runtime.model.tool import ToolMetadata
 from runtime.model.tool_output import Origin
 
 
-def result_of(metadata: ToolMetadata, answer: Answer, run_id: str) -> ToolResult:
+def result_of(metadata: ToolMetadata, answer: Answer, run_id: str, *, is_private: bool = False) -> ToolResult:
     """The result; raises the error that the answer is."""
     tool = metadata.tool
     if answer.state is AnswerState.COMPLETED and answer.output is not None:
-        return tool_result(answer.output, tool=tool, origin=origin_of(answer, run_id), rules=metadata.results)
+        return tool_result(
+            answer.output,
+            tool=tool,
+            origin=origin_of(answer, run_id),
+            rules=metadata.results,
+            call=answer.key if is_private else "",
+        )
     payload = {"tool": tool, **(answer.error or {})}
     if answer.state is AnswerState.UNKNOWN:
         raise ToolOutcomeUnknownError(

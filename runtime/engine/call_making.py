@@ -87,5 +87,7 @@ def _private(
     if not (options.force or options.is_private or metadata.always_fresh):
         return None
     page = () if options.page is None else (options.page.offset, options.page.page_size, options.page.limit)
+    if page and options.query:
+        return identity.PrivateCall(run_id="", place=("query", options.query, *page), n=0, shares=False)
     n = place.nth(f"{metadata.tool}:{digest(input)}{page or ''}")
     return identity.PrivateCall(run_id=context.run_id, place=(*place.parts, *page), n=n, shares=options.force)

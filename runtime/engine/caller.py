@@ -57,7 +57,7 @@ class Caller:
 
     async def stop(self) -> None:
         """Stop reading; whoever still waits is cancelled by its owner."""
-        await end_tasks(self._tasks)
+        await end_tasks(self._tasks, self._limits)
 
     async def call(self, call: Call, lane: str, options: CallOptions = NO_OPTIONS) -> Answer:
         """The answer to `call`: COMPLETED, FAILED, UNKNOWN or TRY_LATER. Equal keys of this process share one call.

@@ -15,11 +15,10 @@ from runtime.errors import BudgetExceededError, ChildPlayError, OperationFailedE
 from runtime.known_secrets import known_secrets
 from runtime.model.canonical_json import digest
 from runtime.model.error_text import named
+from runtime.model.lineage import RUN_ID_CHARS
 from runtime.model.run import NewRun
 from runtime.policy import lineage
 from runtime.policy.hints import with_hint
-
-RUN_ID_CHARS = 160  # of a parent's id that its child's begins with
 
 
 async def run_child(host: Host, ask: ChildAsk, within: Within) -> Any:

@@ -39,7 +39,13 @@ class CsvFiles:
         elif content is None:
             file = str(await asyncio.to_thread(self._workspace.locate, path))
         handle = await asyncio.to_thread(
-            scan_csv, shown, self._limits, file=file, content=content, projection=args["projection"]
+            scan_csv,
+            shown,
+            self._limits,
+            file=file,
+            content=content,
+            projection=args["projection"],
+            delimiter=args.get("delimiter"),
         )
         return {**handle.to_json(), **({"file": file} if file else {})}
 

@@ -2,6 +2,7 @@
 
 from runtime.errors import DefectError, JsonValueError, ValueRefusedError
 from runtime.model.error_text import named
+from runtime.policy.limits import DEFAULT_LIMITS
 
 _DEFECTS = (
     TypeError,
@@ -14,14 +15,14 @@ _DEFECTS = (
     JsonValueError,
     ValueRefusedError,
 )
-_WORKS = 1_000  # how many this process counts; the longest silent is forgotten
 
 
 class Defects:
     """How often each piece of work met one in this process since it last went well; used by several threads."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, works: int = DEFAULT_LIMITS.defect_works) -> None:
         self._most = most
+        self._works = works
         self._met: dict[str, int] = {}
 
     def met(self, work: str, what: str, error: BaseException) -> DefectError | None:
@@ -35,7 +36,7 @@ class Defects:
                 "and receipts are kept. The workers' logs have the whole trace: mend the play if the line is its own"
             )
         self._met[work] = count
-        while len(self._met) > _WORKS:
+        while len(self._met) > self._works:
             self._met.pop(next(iter(self._met)), None)
         return None
 

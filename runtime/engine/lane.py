@@ -129,7 +129,7 @@ class LaneEngine:
             _done, late = await asyncio.wait(self._tasks, timeout=left_s)
             if late:
                 log.warning("batches left to takeover", action="lane.drain", batches=len(late))
-            await end_tasks(late)
+            await end_tasks(late, self._parts.limits)
 
     def session_lost(self) -> None:
         """This session's leases may be others' now: send nothing more; what is on the wire is committed, fenced."""

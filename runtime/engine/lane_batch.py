@@ -12,7 +12,7 @@ from runtime.engine.lane_budget import LaneBudget
 from runtime.engine.lane_ended import RunStates
 from runtime.engine.lane_fence import Fence
 from runtime.engine.lane_flight import Flight, Stage
-from runtime.engine.lane_outcomes import no_payload
+from runtime.engine.lane_outcomes import exhausted, no_payload
 from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_refusal import Refusal, not_charged
 from runtime.engine.lane_reply import Reply
@@ -92,7 +92,10 @@ class BatchFlow:
             return
         flight.outcomes = split
         flight.stage = Stage.ANSWERED
-        await flight.slot.succeeded()
+        if flight.exhausted is None:
+            await flight.slot.succeeded()
+        else:
+            await self._refusal.close_scope(flight, flight.exhausted)
         await self._parts.fault("lane.after_answer")
         await self._reply.settle(flight)
 
@@ -127,7 +130,7 @@ class BatchFlow:
             action = await self._refusal.decide(flight, failure, failures, members=len(calls))
             if not isinstance(action, retrying.Retry):
                 return await self._refusal.give_up(flight, failure, action)
-            refusal = await self._budget.take_retry(flight)
+            refusal = None if action.same_invocation else await self._budget.take_retry(flight)
             if refusal is not None:
                 return await self._refusal.without_retry(flight, failure, refusal)
             if not await self._wait_for_retry(flight, failure, action):
@@ -161,7 +164,9 @@ class BatchFlow:
             is_single=flight.spec.strategy.name == SINGLE,
             max_meta_bytes=self._parts.limits.result_meta_bytes,
         )
-        return flight.own(outcomes)
+        own = flight.own(outcomes)
+        flight.exhausted = exhausted(flight, own, reply, self._parts.limits)
+        return own
 
     async def _wait_for_retry(self, flight: Flight, failure: Failure, action: retrying.Retry) -> bool:
         """A new ticket, and the seal again: the leases must still be ours."""

@@ -1,7 +1,5 @@
 """What a batch's outcomes cost the budgets of its calls. Pure."""
 
-from collections.abc import Sequence
-
 from runtime.engine.lane_book import Item
 from runtime.engine.lane_flight import Flight
 from runtime.engine.lane_outcomes import paid_each
@@ -14,23 +12,23 @@ def charges_of(flight: Flight) -> list[Charge]:
     if not any(item.call.accounts for item in flight.items):
         return []
     paid = paid_each(flight, flight.outcomes)
-    failed_each = _failed_each(flight, paid)
     return [
-        charge_of(item, outcome, cost, failed_each)
+        _charge(item, outcome, cost, is_billed=flight.credits is not None)
         for item, outcome, cost in zip(flight.items, flight.outcomes, paid, strict=True)
         if item.call.accounts
     ]
 
 
-def charge_of(item: Item, outcome: ItemOutcome, paid: float, failed_each: float | None) -> Charge:
-    """`failed_each`: what the reply's bill leaves for each failed item, None if it has none."""
+def _charge(item: Item, outcome: ItemOutcome, paid: float, *, is_billed: bool) -> Charge:
+    """`is_billed`: the reply says what it cost as a whole."""
     credits_spent: float | None = None
     is_freed = False
     if isinstance(outcome, ItemCompleted):
         credits_spent = paid
     elif isinstance(outcome, ItemFailed):
-        credits_spent = None if outcome.charged is False else failed_each
-        is_freed = outcome.charged is False or (outcome.charged is None and failed_each == 0)
+        is_known = is_billed or outcome.credits is not None
+        is_freed = outcome.charged is False or (outcome.charged is None and is_known and not paid)
+        credits_spent = None if outcome.charged is False or not is_known else paid
     return Charge(
         accounts=item.call.accounts,
         key=item.call.key,
@@ -38,13 +36,3 @@ def charge_of(item: Item, outcome: ItemOutcome, paid: float, failed_each: float 
         credits=credits_spent,
         is_freed=is_freed,
     )
-
-
-def _failed_each(flight: Flight, paid: Sequence[float]) -> float | None:
-    if flight.credits is None:
-        return None
-    failed = sum(
-        isinstance(outcome, ItemFailed) and outcome.charged is not False for outcome in flight.outcomes
-    )
-    left = max(0.0, flight.credits - sum(paid))
-    return left / failed if failed else 0.0

@@ -13,6 +13,7 @@ from runtime.engine.lane_parts import LaneParts
 from runtime.engine.lane_spec import BatchSpec, call_of
 from runtime.errors import ServiceUnreachableError
 from runtime.model.call import Call
+from runtime.model.failure import Failure
 from runtime.model.lease import BatchRecord
 from runtime.model.outcome import ItemOutcome
 from runtime.model.rate_scope import RateScope
@@ -143,6 +144,7 @@ def rate_scope(lane: str, org_id: str, spec: BatchSpec, mode: str | None = None)
         provider=metadata.provider,
         max_batch_size=spec.strategy.max_batch_size,
         rules=metadata.pacing,
+        concurrency=metadata.concurrency,
         is_fixture=mode == FIXTURE,
     )
 
@@ -158,6 +160,7 @@ class Flight:
     stage: Stage = Stage.TAKEN
     outcomes: Sequence[ItemOutcome] = field(default_factory=tuple)
     credits: float | None = None
+    exhausted: Failure | None = None  # what items of its reply said of the provider's quota
     sends: int = 0
     sent_ms: float | None = None  # when it left last
 

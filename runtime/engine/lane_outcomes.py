@@ -7,10 +7,14 @@ from runtime.engine.lane_flight import Flight
 from runtime.errors import ToolOutcomeUnknownError
 from runtime.model import json_value, tool_output
 from runtime.model.call import Usage
-from runtime.model.failure import Failure
-from runtime.model.outcome import ItemCompleted, ItemFailed, ItemOutcome
+from runtime.model.failure import QUOTA_CODES, Failure, FailureClass
+from runtime.model.outcome import ItemCompleted, ItemFailed, ItemOutcome, ItemUnknown
+from runtime.model.physical_request import PhysicalReply
 from runtime.model.receipt import Receipt, ReceiptState
+from runtime.policy import quota
 from runtime.policy.limits import Limits
+
+_NOTHING = 1e-9  # credits: what adding up fractions leaves
 
 
 def failed_outcomes(
@@ -40,6 +44,29 @@ def no_payload(flight: Flight, error: Exception) -> tuple[ItemOutcome, ...]:
         charged=False,
     )
     return (outcome,) * len(flight.items)
+
+
+def exhausted(
+    flight: Flight, outcomes: Sequence[ItemOutcome], reply: PhysicalReply, limits: Limits
+) -> Failure | None:
+    """What items of a good reply say of the provider's quota, as a request refused for it would; the latest moment."""
+    spent = [one for one in outcomes if isinstance(one, ItemFailed) and one.code.lower() in QUOTA_CODES]
+    if not spent:
+        return None
+    untils = [quota.moment(one.details.get("retry_at")) for one in spent]
+    waits_ms = [quota.wait_ms(until, reply.replied_at, limits) for until in untils]
+    known = [until for until in untils if until is not None]
+    operation = flight.spec.strategy.operation
+    return Failure(
+        failure_class=FailureClass.PROVIDER_EXHAUSTED,
+        operation=operation,
+        message=f"{operation}: {len(spent)} of {len(outcomes)} items found the provider's quota used up",
+        code=FailureClass.PROVIDER_EXHAUSTED,
+        tool=flight.spec.metadata.tool,
+        attempt=flight.sends,
+        retry_after_ms=max(waits_ms),
+        retry_at=quota.moment_text(max(known)) if known else None,
+    )
 
 
 def receipts_of(flight: Flight, limits: Limits) -> list[Receipt]:
@@ -74,17 +101,34 @@ def usage_of(flight: Flight, outcomes: Sequence[ItemOutcome]) -> list[Usage]:
 
 
 def paid_each(flight: Flight, outcomes: Sequence[ItemOutcome]) -> list[float]:
-    """What each item cost: as the item says, else its share of the reply's, else as declared."""
-    completed = [isinstance(outcome, ItemCompleted) for outcome in outcomes]
-    declared = flight.spec.metadata.credits_per_item
-    share = flight.credits / max(sum(completed), 1) if flight.credits is not None else declared
-    paid = []
-    for outcome in outcomes:
-        if not isinstance(outcome, ItemCompleted):
-            paid.append(0.0)
-        else:
-            paid.append(share if outcome.credits is None else outcome.credits)
+    """What each item cost: as the item says, else its share of the reply's, else as declared.
+
+    A failed item costs the same if it was charged; where nobody says so, what the others leave of the reply's.
+    """
+    charged = [_is_charged(outcome) for outcome in outcomes]
+    share = flight.spec.metadata.credits_per_item
+    if flight.credits is not None:
+        share = flight.credits / max(charged.count(True), 1)
+    paid = [
+        _own_credits(outcome, share) if is_charged else 0.0
+        for outcome, is_charged in zip(outcomes, charged, strict=True)
+    ]
+    left = 0.0 if flight.credits is None else flight.credits - sum(paid)
+    if None in charged and left > _NOTHING:
+        each = left / charged.count(None)
+        paid = [each if is_charged is None else cost for cost, is_charged in zip(paid, charged, strict=True)]
     return paid
+
+
+def _is_charged(outcome: ItemOutcome) -> bool | None:
+    if isinstance(outcome, ItemFailed):
+        return outcome.charged
+    return isinstance(outcome, ItemCompleted)
+
+
+def _own_credits(outcome: ItemOutcome, share: float) -> float:
+    own = None if isinstance(outcome, ItemUnknown) else outcome.credits
+    return share if own is None else own
 
 
 def _receipt(item: Item, outcome: ItemOutcome, limits: Limits, *, is_fenced: bool) -> Receipt:

@@ -48,6 +48,19 @@ class Refusal:
         log.info("callers sent away", action="lane.far", calls=len(items), far_ms=round(far_ms))
         await self._book.tell_later(items, far_ms)
 
+    async def close_scope(self, flight: Flight, failure: Failure) -> None:
+        """Items of a good reply found the quota used up: nobody else asks for it till then."""
+        await flight.slot.limited(failure.retry_after_ms)
+        log.warning(
+            "quota used up",
+            action="lane.send",
+            lane=flight.lane,
+            operation=failure.operation,
+            retry_at=failure.retry_at,
+            wait_ms=failure.retry_after_ms,
+        )
+        self._events.held_up(flight, failure, failure.retry_after_ms or 0.0, is_closed=True)
+
     async def decide(
         self, flight: Flight, failure: Failure, failures: retrying.Failures, *, members: int
     ) -> retrying.Action:

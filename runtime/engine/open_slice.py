@@ -1,16 +1,18 @@
 """A held slice in the row writer: what of it is not written yet, and how its last write ends it."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from runtime.model.row import FinishedRow
+from runtime.model.row import FinishedRow, LaterRow
 from runtime.model.slice import TakenSlice
 from runtime.policy.limits import Limits
 from runtime.ports import LogLine, SliceRows
 
 RunLine = tuple[str, LogLine]
 """(run, line)"""
+GoOn = Callable[[Sequence[LaterRow]], None]
+"""Runs woken rows of a slice."""
 _LINE_BYTES = 100  # of a log line beside its texts
 
 
@@ -29,16 +31,40 @@ class OpenSlice:
 
     taken: TakenSlice
     ended: asyncio.Future[str]
+    go_on: GoOn | None = None
     rows: list[FinishedRow] = field(default_factory=list)
     logs: list[RunLine] = field(default_factory=list)
     final: bool = False
     told: bool = True  # a write of it was answered since the last look
     asks: bool = False  # it goes into the next write without a row, to hear whether it should go on
     waits: bool = False  # some row of it was let wait
+    in_hand: set[int] = field(init=False)  # positions of rows that its holder has, and so nobody wakes
+
+    def __post_init__(self) -> None:
+        self.in_hand = {row.position for row in (*self.taken.rows, *self.taken.later)}
 
     @property
     def has_news(self) -> bool:
         return bool(self.rows) or bool(self.logs) or self.final or self.asks
+
+    @property
+    def may_wake(self) -> bool:
+        """Whether a row of it may wait, let wait here or by an earlier holder."""
+        return self.go_on is not None and not self.final and (self.waits or self.taken.fence > 1)
+
+    def let_wait(self, rows: Iterable[FinishedRow]) -> None:
+        """These were written: those that wait are no longer in hand."""
+        waiting = [row.position for row in rows if row.wait is not None]
+        if waiting:
+            self.waits = True
+            self.in_hand.difference_update(waiting)
+
+    def hear(self, open_rows: Iterable[LaterRow]) -> None:
+        """Open rows that have waited: those that are not in hand were woken, and go on."""
+        woken = [row for row in open_rows if row.position not in self.in_hand]
+        if woken and self.may_wake and self.go_on is not None:
+            self.in_hand.update(row.position for row in woken)
+            self.go_on(woken)
 
 
 def end_of(done: bool, waits: bool) -> str:
@@ -72,7 +98,7 @@ def next_parts(slices: Iterable[OpenSlice], limits: Limits) -> tuple[list[SliceR
         count = within(opened.rows, rows_left, bytes_left, alone=bytes_left == limits.writer_bytes)
         if opened.rows and not count:
             continue
-        opened.asks = False
+        asks, opened.asks = opened.asks, False
         rows, opened.rows = opened.rows[:count], opened.rows[count:]
         lines_left = limits.writer_lines - len(logs)
         lines, opened.logs = opened.logs[:lines_left], opened.logs[lines_left:]
@@ -81,7 +107,16 @@ def next_parts(slices: Iterable[OpenSlice], limits: Limits) -> tuple[list[SliceR
         logs += lines
         held = opened.taken
         final = opened.final and not opened.rows and not opened.logs
-        parts.append(SliceRows(id=held.id, fence=held.fence, facts=held.facts, rows=tuple(rows), final=final))
+        parts.append(
+            SliceRows(
+                id=held.id,
+                fence=held.fence,
+                facts=held.facts,
+                rows=tuple(rows),
+                final=final,
+                asks_woken=asks and opened.may_wake,
+            )
+        )
     return parts, logs
 
 

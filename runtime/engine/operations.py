@@ -1,12 +1,16 @@
 """Performs what a body asks for, over ports, on the process's loop."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any, assert_never
 
 import structlog
 
+from runtime.context.dataset import DatasetSpec
 from runtime.context.dataset_handle import current_reader
-from runtime.context.tool_result import journal_json
+from runtime.context.query_rows import QueryRows
+from runtime.context.tool_asking import page_options
+from runtime.context.tool_result import ToolResult, journal_json
 from runtime.context.workspace import Workspace
 from runtime.engine.body_scope import BodyScope, BodyTools
 from runtime.engine.body_waits import BodyPlace
@@ -14,6 +18,7 @@ from runtime.engine.csv_files import CsvFiles
 from runtime.engine.handle_reads import HandleReads, journal_form
 from runtime.engine.hosts import Services
 from runtime.engine.outcomes import error_payload
+from runtime.engine.row_sources import QueryInput
 from runtime.engine.run_result import handles_in, preview
 from runtime.engine.seeding import Seeder
 from runtime.engine.tool_calls import CallContext, CallPlace
@@ -29,6 +34,7 @@ from runtime.errors import (
 from runtime.model.boundary import BodyAt
 from runtime.model.call_options import NO_OPTIONS
 from runtime.model.operation import JournalEntry, Op, OpKind, Resting
+from runtime.model.query_page import Query, QueryPage
 from runtime.model.row_wait import RowWait, WaitKind
 from runtime.model.run import ClaimedRun
 from runtime.model.stored_row import Stretch
@@ -145,12 +151,31 @@ class Operations:
                 await self._waits.arm_event(at, op.args.boundary(op.key))
                 return None
             case OpKind.DATASET:
-                await self._seeder.seed(run, op.key, op.args, play.source_hash)
-                return None
+                return await self._seed(run, play, op)
             case OpKind.STEP | OpKind.CHILD | OpKind.ENQUEUE | OpKind.FETCH:
                 return await self._in_scope(run, play, op)
             case _:
                 assert_never(op.kind)
+
+    async def _seed(self, run: ClaimedRun, play: PlayDefinition, op: Op) -> Resting | None:
+        spec: DatasetSpec = op.args
+        if not isinstance(spec.rows, QueryRows):
+            await self._seeder.seed(run, op.key, spec, play.source_hash)
+            return None
+
+        async def page_of(query: Query, page: QueryPage) -> ToolResult:
+            place = CallPlace(parts=("body", op.key), node=(query.id,))
+            options = page_options(query, page)
+            return (await self._tools.execute(_call_context(run), query.tool, query.input, options, place))[0]
+
+        rows = QueryInput(spec.rows.asked_by(page_of, self._limits))
+        try:
+            await self._seeder.seed(run, op.key, replace(spec, rows=rows), play.source_hash)
+        except RowWaitsError as later:
+            return await self._rest(run, op, later.wait)
+        finally:
+            await self._tools.store_usage()
+        return None
 
     async def _in_scope(self, run: ClaimedRun, play: PlayDefinition, op: Op) -> dict[str, Any] | Resting:
         """What is done here for the body as ordinary asyncio; it rests as a whole if a call within it must wait."""

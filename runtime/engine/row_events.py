@@ -8,7 +8,6 @@ from runtime.policy.limits import Limits
 from runtime.ports import EventSink, RowWrite, RowWriteAnswer, SliceRows, no_events
 
 ERROR_CHARS = 500
-SAMPLERS = 1_000
 
 
 class RowEvents:
@@ -69,7 +68,7 @@ class RowEvents:
         return [*failed[: self._limits.failures_kept], *(others[n] for n in taken)]
 
     def _sampler(self, dataset_id: int) -> RowSampler:
-        if len(self._samplers) > SAMPLERS:
+        if len(self._samplers) > self._limits.event_row_samplers:
             self._samplers.clear()
         return self._samplers.setdefault(dataset_id, RowSampler())
 

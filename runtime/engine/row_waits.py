@@ -1,7 +1,7 @@
 """Durable waits inside a row: the row's turn ends, and what had ended when it runs again is passed at once."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -9,7 +9,7 @@ from runtime.context.waits import SleepAsk, WaitAsk
 from runtime.engine.outcomes import error_of
 from runtime.errors import RowWaitsError
 from runtime.model.boundary import KnownBoundary, RowAt
-from runtime.model.row import FinishedRow
+from runtime.model.row import FinishedRow, LaterRow
 from runtime.model.row_wait import NewBoundary, RowWait, WaitKind
 from runtime.model.slice import TakenSlice
 from runtime.policy.limits import Limits
@@ -19,16 +19,20 @@ Known = Mapping[str, KnownBoundary]
 
 
 class SliceBoundaries:
-    """The boundaries of a held slice's rows: read once, and only if some row asks."""
+    """The boundaries of a held slice's rows: read once, and only if some row asks.
 
-    def __init__(self, store: WaitStore, taken: TakenSlice) -> None:
+    `woken`: of these rows alone, which were woken since the slice was taken.
+    """
+
+    def __init__(self, store: WaitStore, taken: TakenSlice, woken: Sequence[LaterRow] | None = None) -> None:
         self.store = store
         self._taken = taken
+        self._rows = (*taken.rows, *taken.later) if woken is None else woken
         self._reading: asyncio.Task[dict[int, dict[str, KnownBoundary]]] | None = None
         self.read_at_ms = 0.0
 
     async def of(self, position: int) -> dict[str, KnownBoundary]:
-        """The row's boundaries by key, as they were when the slice was read."""
+        """The row's boundaries by key, as they were when its turn's boundaries were read."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._read())
         found = await asyncio.shield(self._reading)
@@ -47,7 +51,7 @@ class SliceBoundaries:
         )
 
     async def _read(self) -> dict[int, dict[str, KnownBoundary]]:
-        positions = [row.position for row in (*self._taken.rows, *self._taken.later)]
+        positions = [row.position for row in self._rows]
         found = await self.store.row_boundaries(self._taken.id.dataset_id, positions)
         self.read_at_ms = _now_ms()
         rows: dict[int, dict[str, KnownBoundary]] = {}
@@ -133,7 +137,7 @@ class RowWaiting:
         return self.boundaries.at(self._row.position, key)
 
     async def known(self, key: str) -> KnownBoundary | None:
-        """The boundary as it was when the slice was read."""
+        """The boundary as it was when its turn's boundaries were read."""
         self._used = True
         return (await self.boundaries.of(self._row.position)).get(key)
 

@@ -6,7 +6,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from runtime.engine.open_slice import OpenSlice, RunLine, SliceEnd, bytes_of, end_of, next_parts
+from runtime.engine.open_slice import GoOn, OpenSlice, RunLine, SliceEnd, bytes_of, end_of, next_parts
 from runtime.engine.refused_writes import halves, without_values
 from runtime.engine.row_events import RowEvents
 from runtime.engine.stop_sign import StopSign
@@ -63,10 +63,13 @@ class RowWriter:
         self.blocked_since_s = 0.0
         self.buffered_since_s = 0.0
 
-    def open(self, taken: TakenSlice) -> "asyncio.Future[str]":
-        """Begin a slice; the future ends with a SliceEnd, SliceLostError or ServiceUnreachableError."""
+    def open(self, taken: TakenSlice, go_on: GoOn | None = None) -> "asyncio.Future[str]":
+        """Begin a slice; the future ends with a SliceEnd, SliceLostError or ServiceUnreachableError.
+
+        `go_on` is given rows of it that were woken while it is held.
+        """
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._open[taken.id] = OpenSlice(taken=taken, ended=ended)
+        self._open[taken.id] = OpenSlice(taken=taken, ended=ended, go_on=go_on)
         self._look_soon()
         return ended
 
@@ -121,15 +124,22 @@ class RowWriter:
     # ---- flushing
 
     def _look_soon(self) -> None:
-        if self._look is None and self._open:
-            loop = asyncio.get_running_loop()
-            self._look = loop.call_later(self._limits.writer_look_s, self._look_at_all)
+        if not self._open:
+            return
+        loop, limits = asyncio.get_running_loop(), self._limits
+        may_wake = any(opened.may_wake for opened in self._open.values())
+        when = loop.time() + (limits.writer_woken_s if may_wake else limits.writer_look_s)
+        if self._look is not None:
+            if self._look.when() <= when:
+                return
+            self._look.cancel()
+        self._look = loop.call_at(when, self._look_at_all)
 
     def _look_at_all(self) -> None:
-        """Slices that wrote nothing for a while ask: their run may have ended, or their dataset fail."""
+        """Slices that wrote nothing for a while ask, for their run may have ended; so do those with rows that wait."""
         self._look = None
         for opened in self._open.values():
-            opened.asks, opened.told = not opened.told, False
+            opened.asks, opened.told = opened.may_wake or not opened.told, False
         if self._has_work():
             self._flush_soon(0.0)
         self._look_soon()
@@ -237,9 +247,13 @@ class RowWriter:
             if part.id in answer.ended:
                 self._end(opened, end=SliceEnd.ENDED)
                 continue
-            opened.waits = opened.waits or any(row.wait for row in part.rows)
+            opened.let_wait(part.rows)
             if part.final:
                 self._end(opened, end=end_of(part.id in answer.done, opened.waits))
+                continue
+            opened.hear(answer.woken.get(part.id, ()))
+            if opened.may_wake:
+                self._look_soon()
 
     def _fail(self, write: RowWrite, error: Exception) -> None:
         self._give_back_usage(write.usage)  # it may be other runs'

@@ -6,20 +6,24 @@ from typing import Any
 
 from runtime.context.csv_rows import CsvHandle
 from runtime.context.dataset_handle import DatasetHandle
+from runtime.context.query_rows import QueryRows
 from runtime.errors import JsonValueError
 from runtime.model import json_value
 from runtime.model.kept_value import KeptValue
-from runtime.model.run_result import DATASET
+from runtime.model.run_result import DATASET, QUERY
 from runtime.policy.limits import Limits
 
 Previews = Mapping[int, list[Any]]
 """Dataset id -> its first rows."""
 
+_Made = dict[int, tuple[Any, Any]]
+"""What became of each container, for it may stand in several places; the container is held, or its id says nothing."""
+
 
 def result_json(value: Any, limits: Limits, previews: Previews | None = None) -> bytes:
     """Checked JSON text of a result; handles become objects. Raises JsonValueError with the path."""
     try:
-        plain = _plain(value, "$", limits.value_depth, previews or {})
+        plain = _plain(value, "$", limits.value_depth, previews or {}, {})
     except RecursionError:
         raise JsonValueError("$", "nested too deeply") from None
     text = json_value.dumps(json_value.check(plain, path="$", max_depth=limits.value_depth))
@@ -64,19 +68,28 @@ def _handles(value: Any) -> Iterator[DatasetHandle]:
             left.extend(reversed(list(one.values() if isinstance(one, Mapping) else one)))
 
 
-def _plain(value: Any, path: str, depth: int, previews: Previews) -> Any:
+def _plain(value: Any, path: str, depth: int, previews: Previews, made_of: _Made) -> Any:
+    """One frame a level: 500 must fit."""
     if depth < 0:
         raise JsonValueError(path, "nested too deeply")
     if isinstance(value, DatasetHandle):
         first = None if value.dataset_id is None else previews.get(value.dataset_id)
         shown = {} if first is None else {"preview": first}
         return {"kind": DATASET, **value.to_json(), "count": value.count, **shown}
+    if isinstance(value, QueryRows):
+        shown = {"preview": value.preview()}
+        return {"kind": QUERY, **value.query.described(), "count": value.count, **shown}
     if isinstance(value, (KeptValue, CsvHandle)):
         return value.to_json()
     if not isinstance(value, (Mapping, list, tuple)):
         return value
+    if id(value) in made_of:
+        return made_of[id(value)][1]
     is_map = isinstance(value, Mapping)
     made: dict[Any, Any] = {}
-    for name, item in value.items() if is_map else enumerate(value):  # one frame a level: 500 must fit
-        made[name] = _plain(item, f"{path}.{name}" if is_map else f"{path}[{name}]", depth - 1, previews)
-    return made if is_map else list(made.values())
+    for name, item in value.items() if is_map else enumerate(value):
+        at = f"{path}.{name}" if is_map else f"{path}[{name}]"
+        made[name] = _plain(item, at, depth - 1, previews, made_of)
+    plain = made if is_map else list(made.values())
+    made_of[id(value)] = (value, plain)
+    return plain

@@ -8,7 +8,8 @@ from typing import Any
 from runtime.context.csv_rows import CsvHandle
 from runtime.context.dataset import DatasetSpec
 from runtime.context.dataset_handle import DatasetHandle
-from runtime.engine.row_sources import RowSources
+from runtime.context.query_rows import QueryRows
+from runtime.engine.row_sources import QueryInput, RowSources
 from runtime.errors import DatasetInputError, InputChangedError, PlaylaneError
 from runtime.model.dataset import DatasetState, NewDataset, OpenDataset, SeedPage, SeedRow
 from runtime.model.error_text import named
@@ -71,7 +72,7 @@ class Seeder:
         page = opened.pages_seeded
         clock = asyncio.get_running_loop().time
         started_s = clock()
-        while (cut := await asyncio.to_thread(cutter.next_page)) is not None:
+        while (cut := await self._next_page(cutter, spec)) is not None:
             seeded = await self._datasets.seed_page(
                 SeedPage(
                     dataset_id=opened.dataset_id,
@@ -92,6 +93,14 @@ class Seeder:
             else:  # whoever settles a page sends the next; what nobody needs yet leaves the machine to others
                 await asyncio.sleep((clock() - started_s) * self._limits.seed_rest_share)
             started_s = clock()
+
+    async def _next_page(self, cutter: "PageCutter", spec: DatasetSpec) -> "CutPage | None":
+        if isinstance(spec.rows, QueryInput):  # no thread waits for a tool
+            while cutter.is_behind:
+                await spec.rows.ahead(self._limits.page_rows)
+                await asyncio.to_thread(cutter.skip, self._limits.page_rows)
+            await spec.rows.ahead(self._limits.page_rows)
+        return await asyncio.to_thread(cutter.next_page)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +138,8 @@ class PageCutter:
 
     def next_page(self) -> CutPage | None:
         """The next page of rows, None at the end; blocking, for a thread."""
-        if self._rows is None:
-            assert not isinstance(self._spec.rows, DatasetHandle)  # made readable before
-            self._rows = iter(self._spec.rows)
-            self._skip_seeded()
+        if self._rows is None or self.is_behind:
+            self.skip()
         first, size = self._position, 0
         rows: list[SeedRow] = []
         seen: set[str] = set()
@@ -154,13 +161,25 @@ class PageCutter:
             columns=tuple(self._columns),
         )
 
-    def _skip_seeded(self) -> None:
-        while self._position < self._opened.next_position:
+    @property
+    def is_behind(self) -> bool:
+        """Whether rows that were seeded before are still to be taken from the input again."""
+        return self._position < self._opened.next_position
+
+    def skip(self, at_most: int | None = None) -> None:
+        """Take them again, all or `at_most`; blocking. Raises InputChangedError if they are other ones now."""
+        if self._rows is None:
+            assert not isinstance(self._spec.rows, (DatasetHandle, QueryRows))  # made readable before
+            self._rows = iter(self._spec.rows)
+        end = self._opened.next_position
+        if at_most is not None:
+            end = min(end, self._position + at_most)
+        while self._position < end:
             if self._take() is None:
                 raise self._changed(
                     f"it has {self._position:,} rows now, {self._opened.next_position:,} were seeded"
                 )
-        if self._digest.hex() != self._opened.input_digest:
+        if not self.is_behind and self._digest.hex() != self._opened.input_digest:
             raise self._changed(f"its first {self._position:,} rows are not the ones that were seeded")
 
     def _take(self) -> TakenRow | None:

@@ -10,11 +10,10 @@ from runtime.model.dataset import DatasetState, EndedDataset
 from runtime.model.events import DatasetChanged, MapCompleted, MapFailed
 from runtime.model.page import PageOut
 from runtime.model.row_wait import WokenPage
+from runtime.policy.limits import DEFAULT_LIMITS, Limits
 from runtime.ports import DispatchEpoch, EventSink, Fault, Publisher, SettlingStore, SheetViews, no_events
 
 ROWS_QUEUE = "rows"
-_RUNS_KEPT = 1_000
-WAKE_ROUNDS = 100
 
 log = structlog.get_logger()
 
@@ -30,7 +29,9 @@ class Settling:
         fault: Fault,
         views: SheetViews | None = None,
         events: EventSink = no_events,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
+        self._limits = limits
         self._events = events
         self._store = store
         self._views = views
@@ -49,7 +50,7 @@ class Settling:
     async def wake(self) -> int:
         """Let rows whose wait is over go on, so many of them as are due: their slices are sent."""
         woken = 0
-        for _ in range(WAKE_ROUNDS):
+        for _ in range(self._limits.wake_rounds):
             pages = await self._store.wake_rows()
             await self._settle_woken(pages)
             woken += len(pages)
@@ -148,7 +149,7 @@ class Settling:
 
     def _keep(self, dataset_id: int, run_id: str) -> None:
         self._run_ids[dataset_id] = run_id
-        if len(self._run_ids) > _RUNS_KEPT:
+        if len(self._run_ids) > self._limits.settled_runs_known:
             self._run_ids.popitem(last=False)
 
 

@@ -1,7 +1,7 @@
 """One slice: run its rows concurrently, hand them to the row writer, end when they are written."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -12,20 +12,13 @@ from runtime.engine.byte_room import ByteRoom
 from runtime.engine.defects import Defects
 from runtime.engine.handle_reads import HandleReads
 from runtime.engine.hosts import Services
-from runtime.engine.open_slice import RunLine
-from runtime.engine.row_drivers import RowDrivers
-from runtime.engine.row_run import too_large_row
-from runtime.engine.row_waits import SliceBoundaries
 from runtime.engine.row_writer import RowWriter, SliceEnd
+from runtime.engine.slice_helpings import SliceHelpings
 from runtime.engine.slice_turn import RowProgram, SliceTurn
 from runtime.engine.stall_watch import StallWatch
-from runtime.engine.stop_sign import StopSign
-from runtime.engine.stored_cells import stored_rows
 from runtime.engine.tool_calls import ToolCalls
 from runtime.errors import OwnershipLostError, SliceLostError
-from runtime.model.row import InputRow, LaterRow
 from runtime.model.slice import SliceId, TakenSlice
-from runtime.policy.helpings import helpings
 from runtime.policy.limits import Limits
 from runtime.ports import Fault, SliceStore, WaitStore
 
@@ -62,7 +55,7 @@ class SliceRunner:
         self._held: dict[SliceId, TakenSlice] = {}
         self._running: dict[SliceId, asyncio.Task[str]] = {}
         self._stopping = False
-        self.defects = Defects(limits.run_crashes)
+        self.defects = Defects(limits.run_crashes, limits.defect_works)
 
     async def take(self, run_id: str, slice_id: SliceId) -> TakenSlice | None:
         """Claim the slice, or None: done, held by a live session, or its run has ended."""
@@ -117,6 +110,10 @@ class SliceRunner:
         """The slices that this process holds."""
         return list(self._held)
 
+    def held_by_run(self) -> Counter[str]:
+        """How many slices of each run this process holds."""
+        return Counter(taken.facts.run_id for taken in self._held.values())
+
     def held(self) -> int:
         """How many slices this process holds."""
         return len(self._held)
@@ -134,7 +131,6 @@ class SliceRunner:
             return end
 
     async def _run_rows(self, taken: TakenSlice, program: RowProgram) -> str:
-        written = self._writer.open(taken)
         current_reader.set(self._reads)
         turn = SliceTurn(
             taken=taken,
@@ -144,71 +140,21 @@ class SliceRunner:
             limits=self._limits,
             stop=self._writer.stop_sign(taken.id.dataset_id),
             stalls=self._stall_watch(),
-            boundaries=None if self._waits is None else SliceBoundaries(self._waits, taken),
         )
-        first_bytes = sum(row.size_bytes for row in taken.rows)
-        await self._run_helping(turn, written, first_bytes, lambda: _there(taken.rows))
-        for later in helpings(taken.later, most_bytes=self._limits.helping_bytes):
-            if written.done():
-                break
-            await self._run_later(turn, written, later)
-        if not written.done():
-            self._writer.finish(taken.id)
-        return await written
+        rows = SliceHelpings(
+            turn,
+            store=self._store,
+            writer=self._writer,
+            waits=self._waits,
+            room=self._room,
+            limits=self._limits,
+        )
+        return await rows.run()
 
     def _stall_watch(self) -> StallWatch:
         if self._stalls is None:
             self._stalls = StallWatch(writer=self._writer, room=self._room, every_s=self._limits.stall_log_s)
         return self._stalls
-
-    async def _run_later(
-        self, turn: SliceTurn, written: "asyncio.Future[str]", later: Sequence[LaterRow]
-    ) -> None:
-        """Rows whose input is read now, as there is room; one that never fits fails."""
-        fitting = [row for row in later if row.size_bytes <= self._room.limit]
-        for row in later:
-            if row.size_bytes > self._room.limit:
-                await self._writer.add(turn.taken.id, too_large_row(row, self._room.limit))
-        positions = [row.position for row in fitting]
-        size = sum(row.size_bytes for row in fitting)
-        if fitting:
-            await self._run_helping(turn, written, size, lambda: self._store.read_rows(turn.taken, positions))
-
-    async def _run_helping(
-        self,
-        turn: SliceTurn,
-        written: "asyncio.Future[str]",
-        size: int,
-        read: Callable[[], Awaitable[Sequence[InputRow]]],
-    ) -> None:
-        """Run rows to their ends, or to the slice's early end."""
-        async with self._room.held(size):
-            rows = await read()
-            turn.stored = await stored_rows(self._store, turn.taken.facts, rows, turn.program.columns)
-            leaving = StopSign()
-            drivers = RowDrivers(
-                rows,
-                lambda row: self._run_row(turn, row, leaving),
-                turn_s=self._limits.row_turn_ms / 1000,
-                ahead=self._limits.rows_begun_ahead,
-            )
-            try:
-                await asyncio.wait({drivers.done, written}, return_when=asyncio.FIRST_COMPLETED)
-                if not written.done():
-                    drivers.done.result()
-            finally:
-                leaving.is_up = True
-                await drivers.cancel(self._limits.left_over_wait_s)
-
-    async def _run_row(self, turn: SliceTurn, row: InputRow, leaving: StopSign) -> None:
-        logs: list[RunLine] = []
-        ended = await turn.finished(row, leaving, logs)
-        if not leaving.is_up:  # else the slice may have another holder, in this process too
-            await self._writer.add(turn.taken.id, ended, logs)
-
-
-async def _there(rows: Sequence[InputRow]) -> Sequence[InputRow]:
-    return rows
 
 
 __all__ = ["RowProgram", "SliceEnd", "SliceLostError", "SliceRunner"]

@@ -46,6 +46,14 @@ class RowProgram:
     ctx: Any
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What was read for rows that run together: what the sheet has of them, and their boundaries."""
+
+    stored: Mapping[str, StoredCells]
+    boundaries: SliceBoundaries | None
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class SliceTurn:
     """One holding of a slice."""
@@ -57,8 +65,6 @@ class SliceTurn:
     limits: Limits
     stop: StopSign
     stalls: StallWatch
-    boundaries: SliceBoundaries | None = None
-    stored: Mapping[str, StoredCells] = field(default_factory=dict)  # of the rows that run now
     rules: CellRules = field(init=False)
     lineage: Lineage = field(init=False)
     context: CallContext = field(init=False)
@@ -69,7 +75,9 @@ class SliceTurn:
         self.lineage = lineage_of(facts.run_id, facts.play, facts.options)
         self.context = _context(facts)
 
-    async def finished(self, row: InputRow, leaving: StopSign, logs: list[RunLine]) -> FinishedRow:
+    async def finished(
+        self, row: InputRow, read: Read, leaving: StopSign, logs: list[RunLine]
+    ) -> FinishedRow:
         """Run the row; what it logs is added to `logs`. `leaving` goes up before the slice's rows are cancelled."""
         bind_contextvars(row=row.row_key)
         if self.stop.is_up:
@@ -82,8 +90,8 @@ class SliceTurn:
                 slice=str(self.taken.id),
             )
             return died_row(row)
-        scope = self._scope(row, logs)
-        before, program = self.stored.get(row.row_key), self.program
+        scope = self._scope(row, read, logs)
+        before, program = read.stored.get(row.row_key), self.program
         self.stalls.begin(scope)
         try:
             ended = await run_row(row, program.columns, program.ctx, scope, before, self.rules, leaving)
@@ -93,7 +101,7 @@ class SliceTurn:
             ended = replace(ended, children_ok=scope.children_ok, children_failed=scope.children_failed)
         return ended if scope.durable is None else scope.durable.finished(ended)
 
-    def _scope(self, row: InputRow, logs: list[RunLine]) -> RowScope:
+    def _scope(self, row: InputRow, read: Read, logs: list[RunLine]) -> RowScope:
         facts = self.taken.facts
         captures = bool(facts.options.get("capture"))
         scope = RowScope(
@@ -111,8 +119,8 @@ class SliceTurn:
             trace=RowTrace(run_id=facts.run_id, limits=self.limits, wall_ms=wall_ms) if captures else None,
             stop=self.stop,
         )
-        if self.boundaries is not None:
-            scope.durable = RowWaiting(scope, self.boundaries)
+        if read.boundaries is not None:
+            scope.durable = RowWaiting(scope, read.boundaries)
         return scope
 
 

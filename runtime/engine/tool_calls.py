@@ -135,7 +135,8 @@ class ToolCalls:
             )
         if answer.state is AnswerState.OVER_BUDGET:
             raise over_budget(answer, options)
-        return result_of(metadata, answer, context.run_id), answer.cached
+        result = result_of(metadata, answer, context.run_id, is_private=options.is_private)
+        return result, answer.cached
 
     async def _answer(
         self,

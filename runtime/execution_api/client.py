@@ -147,13 +147,10 @@ class ExecutionApiClient:
             what = f"unreadable reply: {unreadable}"
             return failures.plain(request.operation, FailureClass.BODY_INVALID, what, status=reply.status)
         if error is not None:
-            return self._failed_inside(request.operation, reply, error)
-        return parsed
-
-    def _failed_inside(self, operation: str, reply: WireReply, error: object) -> Failure:
-        said = failures.api_error_of({"error": error}, self._limits)
-        what = f"answered that it failed: {said.message or said.code or 'no reason given'}"
-        return failures.plain(operation, FailureClass.REJECTED, what, code=said.code, status=reply.status)
+            return failures.failed_inside(
+                request.operation, reply, error, now=self._utc_now(), limits=self._limits
+            )
+        return replace(parsed, replied_at=failures.replied_at(reply.headers, self._utc_now()))
 
     def _refused(self, request: ExecuteRequest, reply: WireReply) -> Failure:
         return failures.refused_reply(request.operation, reply, now=self._utc_now(), limits=self._limits)

@@ -107,8 +107,8 @@ class PublicEgress:
                     return
                 begun = True
                 while part:
-                    yield part if inflate is None else inflate.decompress(part, _PART_BYTES)
-                    part = b"" if inflate is None else inflate.unconsumed_tail
+                    yield part if inflate is None else inflate.take(part, _PART_BYTES)
+                    part = b"" if inflate is None else inflate.left
             except TimeoutError:
                 raise FetchTimeoutError(f"{shown(hop.url)} sent nothing for {stall_s:g} s") from None
             except (*TRANSPORT_ERRORS, zlib.error) as error:
@@ -196,13 +196,16 @@ class PublicEgress:
         most = self._limits.fetch_body_bytes
         inflate = inflating(response.headers.get("content-encoding", ""), hop)
         body = bytearray()
-        async for part in response.aiter_raw():
-            body += part if inflate is None else inflate.decompress(part, most + 1 - len(body))
-            if len(body) > most or (inflate is not None and inflate.unconsumed_tail):
-                raise EgressRefusedError(
-                    f"the body from {shown(hop.url)} is larger than a fetch keeps ({most:,} bytes); "
-                    "not tried again. Ask for less, or fetch it in parts"
-                )
+        async for raw in response.aiter_raw():
+            left = raw
+            while left:
+                body += left if inflate is None else inflate.take(left, most + 1 - len(body))
+                if len(body) > most:
+                    raise EgressRefusedError(
+                        f"the body from {shown(hop.url)} is larger than a fetch keeps ({most:,} bytes); "
+                        "not tried again. Ask for less, or fetch it in parts"
+                    )
+                left = b"" if inflate is None else inflate.left
         refuse_cut(inflate, hop, begun=bool(body))
         return bytes(body)
 

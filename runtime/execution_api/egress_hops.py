@@ -1,13 +1,12 @@
 """A fetch on its way: the request as redirects leave it, what came back, and how a URL is shown."""
 
-import zlib
 from dataclasses import dataclass, field
-from typing import Any
 
 import httpcore
 import httpx
 
 from runtime.errors import EgressRefusedError, FetchFailedError
+from runtime.execution_api.inflating import Inflating
 from runtime.model.fetch import EgressReply, EgressRequest
 from runtime.policy.fetching import redirected
 
@@ -81,22 +80,22 @@ def reply_of(hop: Hop, response: httpx.Response, body: bytes) -> EgressReply:
     )
 
 
-def inflating(encoding: str, hop: Hop) -> Any:
+def inflating(encoding: str, hop: Hop) -> Inflating | None:
     """None for a body as it is; never inflates more than the body may hold."""
     match encoding.strip().lower():
         case "" | "identity":
             return None
         case "gzip" | "x-gzip" | "deflate":
-            return zlib.decompressobj(zlib.MAX_WBITS | 32)
+            return Inflating(shown(hop.url))
         case other:
             raise FetchFailedError(
                 f"{shown(hop.url)} answers in an encoding that was not asked for: {other!r:.40}"
             )
 
 
-def refuse_cut(inflate: Any, hop: Hop, *, begun: bool) -> None:
+def refuse_cut(inflate: Inflating | None, hop: Hop, *, begun: bool) -> None:
     """A packed body whose end never came is no whole answer, though its connection ended well."""
-    if inflate is not None and begun and not inflate.eof:
+    if inflate is not None and begun and not inflate.is_whole:
         raise FetchFailedError(f"no whole answer from {shown(hop.url)}: its packed body is cut")
 
 

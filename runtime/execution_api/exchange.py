@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -43,6 +44,7 @@ class ExecuteReply:
     response_revision: str | None = None
     meta: dict[str, Any] = field(default_factory=dict, repr=False)
     fence_attested: bool = False
+    replied_at: datetime | None = None
     envelope: ResponseEnvelope = field(default_factory=ResponseEnvelope, repr=False)
 
 

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import httpx
 
 from runtime.execution_api import wire
 from runtime.model.failure import QUOTA_CODES, Failure, FailureClass
+from runtime.policy import quota
 from runtime.policy.limits import Limits
 from runtime.policy.retry_after import RetryAfter, http_date, retry_after
 
@@ -138,6 +139,21 @@ def refused(
     )
 
 
+def failed_inside(operation: str, reply: Reply, error: object, *, now: datetime, limits: Limits) -> Failure:
+    """A good reply that says it failed: final, but for a quota that is used up."""
+    said = api_error_of({"error": error}, limits)
+    what = f"answered that it failed: {said.message or said.code or 'no reason given'}"
+    if (said.code or "").lower() not in QUOTA_CODES:
+        return plain(operation, FailureClass.REJECTED, what, code=said.code, status=reply.status)
+    wait, retry_at = quota_wait(said.retry_at, reply.headers, now=now, limits=limits)
+    return replace(
+        plain(operation, FailureClass.PROVIDER_EXHAUSTED, what, status=reply.status),
+        retry_after_ms=wait.wait_ms,
+        retry_after_capped=wait.capped,
+        retry_at=retry_at,
+    )
+
+
 def attests_fence(headers: Mapping[str, str]) -> bool:
     """Whether a reply promises that a repeated key has no second effect."""
     return headers.get(wire.INVOCATION_FENCE) == wire.FENCE_VERSION
@@ -161,8 +177,8 @@ def quota_wait(
     retry_at: str | None, headers: Mapping[str, str], *, now: datetime, limits: Limits
 ) -> tuple[RetryAfter, str]:
     """How long a used up quota closes its scope, and until when; by the reply's own clock where it shows one."""
-    origin = http_date(headers.get(wire.DATE, ""), now=now) or now
-    until = moment(retry_at)
+    origin = replied_at(headers, now)
+    until = quota.moment(retry_at)
     if until is not None:
         asked_ms = max(0.0, (until - origin).total_seconds() * 1000)
     else:
@@ -175,17 +191,12 @@ def quota_wait(
         asked_ms = limits.quota_wait_ms if header is None else header.wait_ms
         until = origin + timedelta(milliseconds=asked_ms)
     wait_ms = min(asked_ms, limits.later_max_ms)
-    text = until.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return RetryAfter(wait_ms=wait_ms, capped=asked_ms > wait_ms), text
+    return RetryAfter(wait_ms=wait_ms, capped=asked_ms > wait_ms), quota.moment_text(until)
 
 
-def moment(text: str | None) -> datetime | None:
-    """An ISO 8601 moment; None where there is none that can be read. Without a zone it is UTC."""
-    try:
-        found = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+def replied_at(headers: Mapping[str, str], now: datetime) -> datetime:
+    """When a reply was made, by its own clock where it shows one."""
+    return http_date(headers.get(wire.DATE, ""), now=now) or now
 
 
 def transport_class(error: Exception) -> FailureClass:

@@ -35,6 +35,7 @@ class LaneRequests:
             result=reply.result,
             credits=reply.credits,
             fence_attested=reply.fence_attested,
+            replied_at=reply.replied_at,
             envelope=reply.envelope,
         )
 

@@ -64,6 +64,9 @@ def tool_metadata(tool: str, data: bytes) -> ToolMetadata:
         credits_at_most=_at_most(parsed),
         batch=_batch_rule(parsed.batch),
         pacing=tuple(_pacing_rule(hint) for hint in parsed.queue_hints),
+        concurrency=min(
+            (hint.max_concurrency for hint in parsed.queue_hints if hint.max_concurrency), default=None
+        ),
         normalise=tuple(
             NormaliseRule(field=name, steps=tuple(Normalise(step) for step in steps))
             for name, steps in parsed.normalise.items()

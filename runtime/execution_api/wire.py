@@ -136,6 +136,7 @@ class QueueHint(_Wire):
     per_ms: Milliseconds
     counts: Literal["requests", "items"] = "requests"
     burst: float = Field(default=0, ge=0, allow_inf_nan=False)
+    max_concurrency: int | None = Field(default=None, ge=1, le=1_000_000)  # requests on the wire at once
 
 
 class RetryHint(_Wire):

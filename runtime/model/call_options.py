@@ -22,6 +22,7 @@ class CallOptions:
     max_wait_ms: float | None = None  # altogether
     timeout_ms: float | None = None  # of the request
     page: QueryPage | None = None  # of the tool's result, where it is one of many rows
+    query: str = ""  # the receipt key of the query whose page it is: whoever reads that page gets the same
 
     def described(self) -> dict[str, Any]:
         """What a replay must ask for again: what decides which result is given, not how long one waits."""

@@ -1,9 +1,9 @@
 """What a run's counts mean: how fast, how long, what it cost and saved, what holds it up."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runtime.model.boundary import Awaited
-from runtime.model.status import FailureKind
+from runtime.model.status import ChildCounts, FailureKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,3 +47,4 @@ class RunInsight:
     slowest_lane: SlowLane | None
     failures: tuple[FailureKind, ...]
     awaited: tuple[Awaited, ...]
+    children: ChildCounts = field(default_factory=ChildCounts)

@@ -18,6 +18,12 @@ INTEGER_DIGITS = 4_000  # Python stops at 4,300 by default, Postgres far beyond
 _MOST = 10**INTEGER_DIGITS - 1
 _LONGEST_HINT = 40
 _SPARE_BYTES = 4_096
+MOST_VALUES = 16 * 1024 * 1024  # each takes a byte at least, and no limit of bytes is higher
+_CONTAINERS = frozenset((dict, list, tuple))
+_SMALL = 16
+_LEAST_SMALL, _MOST_SMALL = -(2**63), 2**63
+_LEVEL_BITS = 10  # a container's count and levels are one number, since many are remembered
+_LEVELS = (1 << _LEVEL_BITS) - 1
 
 
 class Repeated(dict[str, Any]):
@@ -68,9 +74,15 @@ def tight(text: bytes) -> bytes:
 
 
 def check(value: Any, *, path: str = "$", max_depth: int = 500) -> Any:
-    """Walk `value` once; return it, or raise JsonValueError with the path of what can't be stored."""
+    """Walk `value` once; return it, or raise JsonValueError with the path of what can't be stored.
+
+    What stands in several places is walked once, and counts wherever it stands.
+    """
     try:
-        _walk(value, path, max_depth)
+        if type(value) in _CONTAINERS:
+            _walk(value, path, min(max_depth, _LEVELS - 1), {})
+        else:
+            _check_single(value, path)
     except RecursionError:
         raise JsonValueError(path, "nested too deeply") from None
     return value
@@ -94,25 +106,80 @@ def same(one: Any, other: Any) -> bool:
     return True
 
 
-def _walk(value: Any, path: str, depth: int) -> None:
-    """One frame a level: 500 levels must fit below Python's own limit."""
+def _walk(value: Any, path: str, depth: int, seen: dict[int, int]) -> int:
+    """How many values a container holds, and its levels. One frame a level: 500 must fit."""
+    if depth <= 0:
+        raise JsonValueError(path, "nested too deeply")
+    known = seen.get(id(value))
+    if known is not None:
+        if known & _LEVELS > depth:
+            _refuse_deep(value, path, depth, seen)
+        return known
+    is_dict = type(value) is dict
+    count, height = len(value) + 1, 0
+    for name, item in value.items() if is_dict else enumerate(value):
+        if is_dict and not (type(name) is str and name.isascii() and "\x00" not in name):
+            _check_name(name, path)
+        if type(item) in _CONTAINERS:
+            found = _walk(item, _step(path, name, is_dict), depth - 1, seen)
+            count += (found >> _LEVEL_BITS) - 1
+            height = max(height, found & _LEVELS)
+        elif not _is_plain(item):
+            _check_single(item, _step(path, name, is_dict))
+    found = count << _LEVEL_BITS | height + 1
+    if height or count > _SMALL:
+        if count > MOST_VALUES:
+            _refuse_many(path)
+        seen[id(value)] = found
+    return found
+
+
+def _refuse_many(path: str) -> NoReturn:
+    raise JsonValueError(
+        path,
+        f"more than {MOST_VALUES:,} values, where what stands in several places counts in each: keep it once",
+    )
+
+
+def _step(path: str, name: Any, is_dict: bool) -> str:
+    return f"{path}.{name}" if is_dict else f"{path}[{name}]"
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a look is enough, as for most."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() and "\x00" not in value
+    return value is None or kind is bool or (kind is int and _LEAST_SMALL < value < _MOST_SMALL)
+
+
+def _check_single(value: Any, path: str) -> None:
     kind = type(value)
     if kind is str:
         _check_text(value, path)
     elif kind is float:
         _check_float(value, path)
-    elif kind is dict or kind is list or kind is tuple:
-        if depth <= 0:
-            raise JsonValueError(path, "nested too deeply")
-        for name, item in value.items() if kind is dict else enumerate(value):
-            if kind is dict:
-                _check_name(name, path)
-            if type(item) is not int or not -_MOST <= item <= _MOST:
-                _walk(item, f"{path}.{name}" if kind is dict else f"{path}[{name}]", depth - 1)
     elif kind is int:
         _check_integer(value, path)
     elif kind is not bool and value is not None:
         _refuse(value, path)
+
+
+def _refuse_deep(value: Any, path: str, depth: int, seen: dict[int, int]) -> NoReturn:
+    """At the first place within `value`, walked before where there was more room, that is too deep here."""
+    while depth > 0:
+        is_dict = isinstance(value, dict)
+        for name, item in value.items() if is_dict else enumerate(value):
+            if _height(item, seen) > depth - 1:
+                value, path, depth = item, _step(path, name, is_dict), depth - 1
+                break
+    raise JsonValueError(path, "nested too deeply")
+
+
+def _height(value: Any, seen: dict[int, int]) -> int:
+    if type(value) not in _CONTAINERS:
+        return 0
+    return seen.get(id(value), 1) & _LEVELS  # what isn't remembered holds no container
 
 
 def _check_name(name: Any, path: str) -> None:

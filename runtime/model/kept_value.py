@@ -4,10 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from runtime.errors import JsonValueError
+
 Marks = dict[str, dict[str, Any]]
 """JSON pointer into a value -> what makes the value there alive again."""
 
 _CONTAINERS = (dict, list, tuple)
+_MOST_MARKS = 100_000
 
 
 class KeptValue(ABC):
@@ -28,23 +31,29 @@ def plain(value: Any, *, max_depth: int = 500) -> tuple[Any, Marks]:
     """`value` with what it holds of kept values as JSON, and their marks. Cycles and other kinds stay as they are."""
     marks: Marks = {}
     try:
-        return _plain(value, "", marks, max_depth), marks
+        return _plain(value, "", marks, max_depth, set()), marks
     except RecursionError:
         return value, {}
 
 
-def _plain(value: Any, pointer: str, marks: Marks, depth: int) -> Any:
-    """The same object where nothing in it is kept: who checks it next meets what the author made."""
+def _plain(value: Any, pointer: str, marks: Marks, depth: int, clean: set[int]) -> Any:
+    """The same object where nothing in it is kept: who checks it next meets what the author made.
+
+    `clean`: containers without a kept value, which are searched once wherever they stand.
+    """
     if isinstance(value, KeptValue):
+        if len(marks) >= _MOST_MARKS:
+            raise JsonValueError("$", f"more than {_MOST_MARKS:,} tool results and the like are in one value")
         marks[pointer] = value.mark()
         return value.to_json()
-    if type(value) not in _CONTAINERS or depth <= 0:
+    if type(value) not in _CONTAINERS or depth <= 0 or id(value) in clean:
         return value
     is_dict = isinstance(value, dict)
     made: dict[Any, Any] = {}
     for name, item in value.items() if is_dict else enumerate(value):  # one frame a level
-        made[name] = _plain(item, f"{pointer}/{escaped(name)}", marks, depth - 1)
+        made[name] = _plain(item, f"{pointer}/{escaped(name)}", marks, depth - 1, clean)
     if all(made[name] is item for name, item in (value.items() if is_dict else enumerate(value))):
+        clean.add(id(value))
         return value
     return made if is_dict else list(made.values())
 

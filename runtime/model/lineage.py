@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+RUN_ID_CHARS = 160  # of a parent's id that its child's begins with
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:

@@ -21,6 +21,7 @@ class ItemFailed:
     retryable: bool = False
     terminal: bool = True
     charged: bool | None = None  # None = the reply does not say
+    credits: float | None = None  # as the reply says
     details: dict[str, Any] = field(default_factory=dict)  # of the request that failed, JSON
 
     def payload(self, tool: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """One physical request to the execution API and its reply, as the lane sees them."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from runtime.model.query_page import QueryPage
@@ -30,9 +31,10 @@ class PhysicalRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhysicalReply:
-    """`credits`: charged for the whole request, if the reply says."""
+    """`credits`: charged for the whole request, if the reply says; `replied_at`: by the reply's own clock."""
 
     result: Any = field(repr=False)
     credits: float | None = None
     fence_attested: bool = False
+    replied_at: datetime | None = None
     envelope: ResponseEnvelope = field(default_factory=ResponseEnvelope, repr=False)

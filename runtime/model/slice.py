@@ -37,6 +37,14 @@ class SliceId:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SliceOfRun:
+    """A slice and whose it is."""
+
+    run_id: str
+    id: SliceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakenSlice:
     """A slice that this session holds; `rows` are its open rows in input order, `later` those too big to come along."""
 

@@ -73,6 +73,17 @@ class RunStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildCounts:
+    """Child plays that ended inside a run (`ok`, `failed`); the child runs below it, at any depth."""
+
+    ok: int = 0
+    failed: int = 0
+    runs: int = 0
+    runs_ended: int = 0
+    runs_failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureKind:
     """Failed rows of one dataset with one error code, and the first of them."""
 

@@ -63,6 +63,7 @@ class ToolMetadata:
     credits_at_most: float | None = None  # what a budget reserves for a call; None = `credits_per_item`
     batch: BatchRule | None = None
     pacing: tuple[PacingRule, ...] = ()
+    concurrency: int | None = None  # requests on the wire at once, fleet wide
     normalise: tuple[NormaliseRule, ...] = field(default=())
     transient_http_retry_safe: bool = False
     requires_execution_fence: bool = False

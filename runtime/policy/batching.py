@@ -13,6 +13,7 @@ from runtime.model.canonical_json import digest
 from runtime.model.failure import QUOTA_CODES, FailureClass
 from runtime.model.outcome import ItemCompleted, ItemFailed, ItemOutcome, ItemUnknown, Split, all_unknown
 from runtime.model.tool import BatchRule, ToolMetadata
+from runtime.policy import quota
 
 T = TypeVar("T")
 SINGLE = "single"
@@ -205,35 +206,39 @@ def _item_outcome(item: Any, operation: str, key: str) -> ItemOutcome:
         return ItemUnknown(reason=f"reply of {operation} gives item {key} neither a result nor an error")
     error = item.get("error")
     if error is not None:
-        return _item_error(error, operation)
+        return _item_error(error, operation, _credits(item.get("credits")))
     return _completed(item.get("result"), _credits(item.get("credits")))
 
 
-def _item_error(error: Any, operation: str) -> ItemFailed:
+def _item_error(error: Any, operation: str, credits: float | None) -> ItemFailed:
     fields = error if isinstance(error, dict) else {"message": str(error)}
     code = _text(fields.get("code"), "item_failed")
     if code.lower() in QUOTA_CODES:
         return _exhausted(fields, operation)
     retryable = fields.get("retryable") is True
+    own = _credits(fields.get("credits"))
+    cost = credits if own is None else own
     return ItemFailed(
         code=code,
         message=_text(fields.get("message"), f"{operation} refused this item without saying why"),
         retryable=retryable,
         terminal=not retryable,
-        charged=False if _credits(fields.get("credits")) == 0 else None,
+        charged=None if cost is None else cost > 0,
+        credits=cost,
     )
 
 
 def _exhausted(fields: dict[str, Any], operation: str) -> ItemFailed:
     """The provider's quota, told for one item: nothing that another run should not ask again."""
-    retry_at = fields.get("retry_at", fields.get("retryAt"))
+    asked = fields.get("retry_at", fields.get("retryAt"))
+    until = quota.moment(asked)
     return ItemFailed(
         code=FailureClass.PROVIDER_EXHAUSTED,
         message=_text(fields.get("message"), f"the provider's quota for {operation} is used up"),
         retryable=True,
         terminal=False,
         charged=False,
-        details={"retry_at": retry_at} if isinstance(retry_at, str) else {},
+        details={} if until is None else {"retry_at": quota.moment_text(until)},
     )
 
 
@@ -242,10 +247,15 @@ def _completed(value: Any, credits: float | None) -> ItemOutcome:
     try:
         output = json_value.dumps(json_value.check(value))
     except JsonValueError as error:
-        return ItemFailed(code="bad_output", message=f"output can't be stored: {error}", charged=True)
+        return ItemFailed(
+            code="bad_output", message=f"output can't be stored: {error}", charged=True, credits=credits
+        )
     except RecursionError:
         return ItemFailed(
-            code="bad_output", message="output can't be stored: $: nested too deeply", charged=True
+            code="bad_output",
+            message="output can't be stored: $: nested too deeply",
+            charged=True,
+            credits=credits,
         )
     return ItemCompleted(output_json=output, credits=credits)
 

@@ -18,7 +18,11 @@ class Limits:
     loop_stall_exit_s: float = 60.0
     loop_stall_warn_s: float = 2.0
     sigterm_grace_s: float = 30.0
+    end_tasks_round_s: float = 0.05
+    end_tasks_rounds: int = 100
     ready_late_s: float = 5.0
+    reading_beat_s: float = 1.0
+    worker_thread_end_s: float = 5.0
     consumer_stall_exit_s: float = 30.0
 
     # pages and slices
@@ -30,6 +34,9 @@ class Limits:
     )  # (rows/s so far, rows a slice)
     pages_in_flight: int = 4
     slices_per_row_process: int = 32
+    slice_turns_from: int = 8  # slices that a process holds, from which on runs take turns for its places
+    slice_turns_look_s: float = 0.25
+    slice_turns_datasets: int = 1_000
     page_bytes: int = 64 * MIB
     slice_run_s: float = 24 * 3600.0
     slice_read_bytes: int = 1 * MIB  # input that comes with a claimed slice
@@ -47,11 +54,15 @@ class Limits:
     version_retry_max_s: float = 30.0
     version_forget_s: float = 120.0
     wake_rows: int = 1_000
+    wake_rounds: int = 100
+    settled_runs_known: int = 1_000  # runs of datasets, in a process
     hold_ms: float = 30_000.0
     later_max_ms: float = 24 * 3_600_000.0
 
     # body and journal
     body_turns: int = 200_000
+    body_loop_errors: int = 25
+    defect_works: int = 1_000  # whose defects a process counts; the longest silent is forgotten
     body_poll_s: float = 0.1
     suspend_grace_s: float = 1.0
     refused_operations: int = 100
@@ -147,11 +158,13 @@ class Limits:
     pacing_line_keep_s: float = 120.0
     pacing_asks: int = 256
     lane_counts_s: float = 1.0
+    lanes_keep_s: int = 86_400
     fixture_pacing: bool = False  # whether fixture calls keep to the rules that live ones do
     fixture_delay_ms: tuple[float, float] = (0.0, 0.0)  # shortest and longest answer of a fixture
     lane_high_water: int = 4_000
     lane_low_water: int = 2_000
     lane_look_s: float = 0.05
+    lane_prefetch: int = 64
     lease_asks: int = 256
     scalar_groups_per_lane: int = 64
     groups_per_lane_max: int = 256
@@ -174,6 +187,7 @@ class Limits:
     migrate_lock_s: float = 2.0  # how long a migration may stand in the way of other statements
     migrate_attempts: int = 60
     migrate_pause_s: float = 1.0
+    migrate_turn_s: float = 3_600.0  # for another process that migrates
 
     # execution API
     connect_timeout_ms: float = 10_000.0
@@ -259,12 +273,18 @@ class Limits:
     writer_flush_ms: float = 100.0
     writer_final_ms: float = 5.0
     writer_look_s: float = 5.0  # a slice that writes nothing asks so often whether it should go on
+    writer_woken_s: float = 1.0  # a slice with rows that wait asks so often whether one was woken
     writer_retry_ms: float = 60_000.0
     failures_kept: int = 25
 
     # stores
     database_pool: int = 8
     database_timeout_s: float = 30.0
+    database_connect_s: int = 10
+    database_keepalive_s: int = 10
+    database_keepalive_again_s: int = 5
+    database_keepalives: int = 3
+    database_silent_s: float = 30.0  # a connection whose words nobody confirms is lost
     database_attempts: int = 4
     database_retry_s: float = 0.1
     stall_log_s: float = 60.0
@@ -289,12 +309,16 @@ class Limits:
     worker_ready_s: float = 60.0
     start_wait_s: float = 45.0  # for a Redis that answers and takes no writes, as in a failover
     worker_stop_s: float = 35.0
+    child_stopped_s: float = 5.0
     server_ready_s: float = 30.0
     server_stop_s: float = 10.0
     orphan_stop_s: float = 2.0
     orphan_server_stop_s: float = 4.0
     initdb_s: float = 120.0
     port_attempts: int = 3
+    port_probe_s: float = 1.0
+    account_probe_s: float = 20.0
+    version_probe_s: float = 20.0
     data_folders: int = 16
     data_folder_wait_s: float = 15.0
     server_connections: int = 200
@@ -313,6 +337,7 @@ class Limits:
     doctor_memory_share: float = 0.8
     purge_runs: int = 20
     purge_rows: int = 20_000
+    purge_blocks: int = 512  # of the table of receipts, looked at in one step
 
     # events and samples of runs
     events_flush_ms: float = 200.0
@@ -324,17 +349,21 @@ class Limits:
     event_bytes: int = 256 * KIB
     event_row_sample: int = 100  # every so many rows, or
     event_row_ms: float = 200.0
+    event_row_samplers: int = 1_000  # datasets, in a process
     event_logs: int = 50  # lines of a write
     event_read: int = 500
     event_block_s: float = 1.0
     sample_s: float = 1.0  # between samples of a run, and
     samples_of_age: int = 400  # at most one in this part of its age
     sampled_runs: int = 1_000
+    sampled_looks: int = 10_000  # live runs looked at for them; the next come in the next turn
     lane_samples_keep_s: float = 7 * 24 * 3600.0
     lane_sample_again_s: float = 20.0  # of a lane with work that doesn't change
     lane_sample_recent_s: float = 60.0  # older ones don't say how a lane stands
     report_samples: int = 100_000
     status_rate_s: float = 30.0  # over which a status says rates
+    status_logs: int = 1_000
+    report_points: int = 300  # of a curve
 
     # client and command line
     client_connect_s: float = 5.0
@@ -348,6 +377,15 @@ class Limits:
     watch_rate_window_s: float = 10.0
     watch_stall_s: float = 60.0
     watch_unreachable_s: float = 60.0
+    watch_failures: int = 5
+    watch_quiet_looks: int = 25  # at most one line a lane in so many
+    lanes_watch_s: float = 1.0
+    probe_s: float = 4.0
+    probe_request_s: float = 5.0  # that a worker gives who asks for its probe
+    broker_look_s: float = 5.0
+    broker_look_retries: int = 1
+    export_batch_rows: int = 5_000
+    export_batch_bytes: int = 32 * MIB
 
     @property
     def page_rows(self) -> int:

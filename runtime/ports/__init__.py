@@ -13,7 +13,7 @@ from runtime.ports.pacing import Pacer, Ticket
 from runtime.ports.process import Clock, Fault, LoopBridge, Timer
 from runtime.ports.reading import SheetReads, SheetViews
 from runtime.ports.receipts import LeaseStore, ReceiptStore
-from runtime.ports.rows import RowWrite, RowWriteAnswer, SliceRows, SliceStore
+from runtime.ports.rows import RowWrite, RowWriteAnswer, SliceRows, SliceStore, WaitingSlices
 from runtime.ports.runs import EndedRuns, LogLine, RunStore
 from runtime.ports.sessions import SessionStore
 from runtime.ports.waits import WaitStore
@@ -52,5 +52,6 @@ __all__ = [
     "TokenSource",
     "ToolCatalog",
     "WaitStore",
+    "WaitingSlices",
     "no_events",
 ]

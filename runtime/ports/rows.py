@@ -1,14 +1,14 @@
 """Slices of rows and what is written of them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from runtime.model.call import Usage
 from runtime.model.cell import StoredCells
 from runtime.model.dataset import DatasetFacts
-from runtime.model.row import FinishedRow, InputRow
-from runtime.model.slice import SliceId, TakenSlice
+from runtime.model.row import FinishedRow, InputRow, LaterRow
+from runtime.model.slice import SliceId, SliceOfRun, TakenSlice
 from runtime.ports.runs import LogLine
 
 
@@ -43,15 +43,25 @@ class SliceStore(Protocol):
         ...
 
 
+class WaitingSlices(Protocol):
+    async def waiting_slices(self, datasets: int) -> Sequence[SliceOfRun]:
+        """Of each of so many open datasets a slice that was sent and that nobody took, the longest sent first."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceRows:
-    """Finished rows of one held slice; `final`: nothing more comes, finish the slice if no row is open."""
+    """Finished rows of one held slice; `final`: nothing more comes, finish the slice if no row is open.
+
+    `asks_woken`: tell which of its open rows have waited.
+    """
 
     id: SliceId
     fence: int
     facts: DatasetFacts
     rows: tuple[FinishedRow, ...]
     final: bool
+    asks_woken: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +77,11 @@ class RowWriteAnswer:
     """`done`: slices now done; `lost`: slices with a newer fence; `ended`: those of ended runs or datasets.
 
     `failing`: datasets in which a row failed under fail-fast; their rows make no further call.
+    `woken`: open rows that have waited, of held slices that asked; their holder may be running some of them.
     """
 
     done: frozenset[SliceId]
     lost: frozenset[SliceId]
     ended: frozenset[SliceId]
     failing: frozenset[int] = frozenset()
+    woken: Mapping[SliceId, tuple[LaterRow, ...]] = field(default_factory=dict[SliceId, tuple[LaterRow, ...]])

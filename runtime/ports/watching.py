@@ -21,7 +21,7 @@ class ScheduleStore(Protocol):
 
 class SampleStore(Protocol):
     async def sample_runs(self) -> int:
-        """Note the counts of live runs whose last sample is old enough for their age; how many."""
+        """Note the counts of live runs, by turns if there are many, whose last sample is old enough; how many."""
         ...
 
     async def any_live(self) -> bool:

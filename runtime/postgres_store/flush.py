@@ -1,12 +1,13 @@
 """One write of finished rows in one transaction: rows, sheet, counters, usage, logs, done slices."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from psycopg import AsyncConnection
 
 from runtime.model import json_value
 from runtime.model.dataset import ENDED_DATASETS, FAIL_FAST, DatasetState
-from runtime.model.row import FinishedRow, RowState
+from runtime.model.row import FinishedRow, LaterRow, RowState
 from runtime.model.row_wait import NewBoundary, RowWait, WaitKind
 from runtime.model.run import ENDED_RUNS, RunState
 from runtime.model.slice import SliceId, SliceState
@@ -14,7 +15,7 @@ from runtime.policy.identity import event_lock
 from runtime.ports import RowWrite, RowWriteAnswer, SliceRows
 from runtime.postgres_store.logs import log_arrays
 from runtime.postgres_store.named import load
-from runtime.postgres_store.usage import ADD_USAGE, usage_arrays
+from runtime.postgres_store.usage import ADD_CHILDREN, ADD_USAGE, child_arrays, usage_arrays
 
 _SQL = load("flush")
 _ADD_LOGS = load("runs")["add_logs"]
@@ -51,6 +52,8 @@ class Flush:
         waits = [(n, row) for n, row in self._rows if (n, row.position) in updated and row.wait is not None]
         if rows:
             await connection.execute(_SQL["write_sheet"], self._held | _row_values(rows))
+            if children := child_arrays(self._write.session_id, self._in_datasets(rows)):
+                await connection.execute(ADD_CHILDREN, children)
         if waits:
             await connection.execute(_SQL["add_waits"], self._held | _row_waits(waits))
             await _arm(connection, self._held, waits)
@@ -60,6 +63,8 @@ class Flush:
             await connection.execute(ADD_USAGE, self._usage)
         if self._logs:
             await connection.execute(_ADD_LOGS, self._logs)
+        asking = [one for one in held if one.asks_woken and not one.final and one.id not in ended]
+        woken = await self._woken(connection, asking) if asking else {}
         # What has ended is closed at once: its holder stops at this answer and comes no more.
         final = [one for one in held if one.final or one.id in ended]
         finals = _fences(final) | {"session_id": self._write.session_id}
@@ -79,7 +84,23 @@ class Flush:
             lost=frozenset(lost),
             ended=frozenset(ended),
             failing=frozenset(broken | self._failing(standing)),
+            woken=woken,
         )
+
+    async def _woken(
+        self, connection: AsyncConnection, asking: list[SliceRows]
+    ) -> dict[SliceId, tuple[LaterRow, ...]]:
+        """Of slices that stay held until commit: who wakes a row of them does so before or after us."""
+        values = _fences(asking) | {"session_id": self._write.session_id}
+        cursor = await connection.execute(_SQL["woken_rows"], values)
+        found: dict[SliceId, list[LaterRow]] = {}
+        for n, position, row_key, size in await cursor.fetchall():
+            row = LaterRow(position=position, row_key=row_key, size_bytes=size)
+            found.setdefault(asking[n - 1].id, []).append(row)
+        return {slice_id: tuple(rows) for slice_id, rows in found.items()}
+
+    def _in_datasets(self, rows: list[tuple[int, FinishedRow]]) -> Iterator[tuple[int, FinishedRow]]:
+        return ((self._write.slices[n - 1].id.dataset_id, row) for n, row in rows)
 
     def _breaks(self, n: int, row: FinishedRow) -> bool:
         """Whether this row's failure ends its dataset."""

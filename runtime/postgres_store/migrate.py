@@ -3,7 +3,8 @@
 Expand, then contract: a release only adds (tables, columns with a default or null, indexes), so that statements of the
 version before it still work; what nobody uses any more goes in a later release, once no worker of the old one is left.
 Each migration is a transaction of its own. It waits for a table's lock for `migrate_lock_s` only, for whoever comes
-later waits behind it; then it makes room and tries again.
+later waits behind it; then it makes room and tries again. An index of an old table is built concurrently, in an
+autocommit block at the migration's end, and what an interrupted try left of it is dropped first.
 """
 
 import time
@@ -33,8 +34,7 @@ def upgrade(database_url: str, *, to: str = NEWEST, limits: Limits = DEFAULT_LIM
     """Run all missing migrations; several callers at once take turns. Raises ServiceUnreachableError."""
     try:
         with engine_for(database_url).connect() as connection:
-            # Of the session: it outlives each migration's transaction, and ends with the connection.
-            _say(connection, "select pg_advisory_lock(:key)", key=advisory_key("migrate"))
+            _take_turn(connection, limits)
             _say(
                 connection,
                 "select set_config('lock_timeout', :wait, false)",
@@ -70,6 +70,25 @@ def _run(connection: Connection, to: str, limits: Limits) -> None:
             time.sleep(limits.migrate_pause_s)
         else:
             return
+
+
+def _take_turn(connection: Connection, limits: Limits) -> None:
+    """Of the session: it outlives each migration's transaction, and ends with the connection."""
+    deadline = time.monotonic() + limits.migrate_turn_s
+    # Whoever slept in a statement would be waited for by an index that is built beside its table's writers.
+    while not _asked(connection, "select pg_try_advisory_lock(:key)", key=advisory_key("migrate")):
+        if time.monotonic() > deadline:
+            raise ServiceUnreachableError(
+                f"another process has migrated this database for {limits.migrate_turn_s:g} s: look what it waits for "
+                "(pg_stat_activity), then migrate again"
+            )
+        time.sleep(limits.migrate_pause_s)
+
+
+def _asked(connection: Connection, statement: str, **values: object) -> object:
+    found = connection.execute(text(statement), values).scalar_one()
+    connection.commit()
+    return found
 
 
 def _say(connection: Connection, statement: str, **values: object) -> None:

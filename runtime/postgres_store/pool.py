@@ -17,13 +17,6 @@ from runtime.policy.limits import Limits
 T = TypeVar("T")
 Pool = AsyncConnectionPool[AsyncConnection]
 
-# Sessions by kill -9 or a cut network must not keep locks or sockets for hours.
-_KEEPALIVE = {
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}
 _TURN_LOST = (errors.SerializationFailure, errors.DeadlockDetected)
 _CONNECTION_LOST_CLASSES = ("08", "57")
 
@@ -43,7 +36,7 @@ def open_pool(database_url: str, limits: Limits, *, name: str = "playlane") -> P
     return AsyncConnectionPool(
         database_url,
         connection_class=AsyncConnection,
-        kwargs={"autocommit": True, "application_name": name, "connect_timeout": 10, **_KEEPALIVE},
+        kwargs={"autocommit": True, "application_name": name, **_patience(limits)},
         min_size=1,
         max_size=limits.database_pool,
         timeout=limits.database_timeout_s,
@@ -51,6 +44,17 @@ def open_pool(database_url: str, limits: Limits, *, name: str = "playlane") -> P
         open=False,
         name=name,
     )
+
+
+def _patience(limits: Limits) -> dict[str, int]:
+    """Sessions by kill -9 or a cut network must not keep locks or sockets for hours."""
+    return {
+        "connect_timeout": limits.database_connect_s,
+        "keepalives_idle": limits.database_keepalive_s,
+        "keepalives_interval": limits.database_keepalive_again_s,
+        "keepalives_count": limits.database_keepalives,
+        "tcp_user_timeout": int(limits.database_silent_s * 1000),
+    }
 
 
 def prepare_types(connection: AsyncConnection) -> None:

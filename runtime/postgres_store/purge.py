@@ -62,15 +62,24 @@ class Purge:
                 yield Purged(runs=len(run_ids), rows=self._forget(connection, run_ids))
 
     def receipts(self, older_s: float) -> Iterator[Purged]:
-        """Delete receipts that nobody has stored anew for `older_s`: their calls are paid again when asked again."""
+        """Delete receipts that nobody has stored anew for `older_s`: their calls are paid again when asked again.
+
+        One walk over the table, some blocks a step; what is stored meanwhile is young.
+        """
         with self._connected() as connection:
-            while True:
-                done = connection.execute(
-                    _SQL["receipts"], {"older_s": older_s, "limit": self._limits.purge_rows}
-                ).rowcount
-                if not done:
-                    return
-                yield Purged(receipts=done)
+            found = connection.execute(_SQL["receipt_blocks"], {"older_s": older_s}).fetchone()
+            assert found is not None
+            blocks, before = found
+            for first in range(0, blocks, self._limits.purge_blocks):
+                values = {"first": first, "end": first + self._limits.purge_blocks, "before": before}
+                yield Purged(receipts=connection.execute(_SQL["receipts"], values).rowcount)
+
+    def count_receipts(self, older_s: float) -> int:
+        """How many `receipts` would delete."""
+        with self._connected() as connection:
+            found = connection.execute(_SQL["count_receipts"], {"older_s": older_s}).fetchone()
+        assert found is not None
+        return found[0]
 
     def _forget(self, connection: psycopg.Connection, run_ids: list[str]) -> int:
         """The runs' rows first and the runs last: a purge that is killed goes on where it stood."""

@@ -22,19 +22,25 @@ class PostgresSamples:
     def __init__(self, pool: Pool, limits: Limits) -> None:
         self._database = Database(pool, limits)
         self._limits = limits
+        self._sampled_to = 0
 
     async def sample_runs(self) -> int:
         limits = self._limits
         values = {
+            "after": self._sampled_to,
+            "looks": limits.sampled_looks,
             "runs": limits.sampled_runs,
             "sample_s": limits.sample_s,
             "of_age": limits.samples_of_age,
         }
 
-        async def work(connection: AsyncConnection) -> int:
-            return (await connection.execute(_SQL["sample_runs"], values)).rowcount
+        async def work(connection: AsyncConnection) -> tuple[int, int]:
+            found = await (await connection.execute(_SQL["sample_runs"], values)).fetchone()
+            assert found is not None
+            return found[0], found[1]
 
-        return await self._database.run("sampling runs", work)
+        sampled, self._sampled_to = await self._database.run("sampling runs", work)
+        return sampled
 
     async def any_live(self) -> bool:
         return bool((await self._rows("any_live"))[0][0])

@@ -5,13 +5,23 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from runtime.model.dataset import DatasetState
+from runtime.model.lineage import RUN_ID_CHARS
 from runtime.model.run import RunState
-from runtime.model.status import DatasetStatus, RowFailure, RunStatus, SheetRow, StoredLog, ToolUsage
+from runtime.model.status import (
+    ChildCounts,
+    DatasetStatus,
+    RowFailure,
+    RunStatus,
+    SheetRow,
+    StoredLog,
+    ToolUsage,
+)
 from runtime.policy.limits import Limits
 from runtime.postgres_store.named import load
 from runtime.postgres_store.pool import Database, Pool
 
 _SQL = load("status")
+_CHILDREN = load("children")["of_run"]
 
 
 class PostgresStatus:
@@ -35,16 +45,30 @@ class PostgresStatus:
         run, datasets, usage = await self._database.run("reading a run", work)
         return None if run is None else _run_status(run, datasets, usage)
 
+    async def children(self, run_id: str) -> ChildCounts:
+        """Child plays and child runs of a run, as far as they are stored."""
+        values = {"run_id": run_id, "id_chars": RUN_ID_CHARS}
+
+        async def work(connection: AsyncConnection) -> tuple[Any, ...] | None:
+            return await (await connection.execute(_CHILDREN, values)).fetchone()
+
+        found = await self._database.run("counting child plays", work)
+        if found is None:
+            return ChildCounts()
+        ok, failed, runs, runs_ended, runs_failed = found
+        return ChildCounts(ok=ok, failed=failed, runs=runs, runs_ended=runs_ended, runs_failed=runs_failed)
+
     async def recent(self, limit: int) -> list[str]:
         """Ids of the newest runs."""
         return [row[0] for row in await self._rows("recent", limit=limit)]
 
     async def sheet(
-        self, org_id: str, play: str, namespace: str, *, after: str = "", limit: int = 1_000
+        self, org_id: str, play: str, namespace: str, *, after: str = "", limit: int | None = None
     ) -> list[SheetRow]:
         """At most `limit` rows of a sheet in key order, beginning after key `after`."""
+        bound = self._limits.client_sheet_rows if limit is None else limit
         rows = await self._rows(
-            "sheet", org_id=org_id, play=play, namespace=namespace, after=after, limit=limit
+            "sheet", org_id=org_id, play=play, namespace=namespace, after=after, limit=bound
         )
         return [
             SheetRow(
@@ -66,9 +90,10 @@ class PostgresStatus:
         rows = await self._rows("failures", dataset_id=dataset_id, after=after, limit=bound)
         return [RowFailure(position=position, row_key=key, error=error) for position, key, error in rows]
 
-    async def logs(self, run_id: str, limit: int = 1_000) -> list[StoredLog]:
+    async def logs(self, run_id: str, limit: int | None = None) -> list[StoredLog]:
         """A run's first log lines."""
-        rows = await self._rows("logs", run_id=run_id, limit=limit)
+        bound = self._limits.status_logs if limit is None else limit
+        rows = await self._rows("logs", run_id=run_id, limit=bound)
         return [
             StoredLog(scope=scope, n=n, level=level, message=message, fields=fields, at=at)
             for scope, n, level, message, fields, at in rows

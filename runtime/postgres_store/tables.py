@@ -34,6 +34,8 @@ metadata = MetaData(
 SHEET_PARTITIONS = 16
 
 _LIVE_RUN = text("state in ('queued', 'running', 'waiting')")
+_ROOT_RUN = text("((options -> 'lineage'::text) ->> 'root'::text)")
+_CHILD_RUN = text("options ? 'lineage'")
 _AWAITS_EVENT = text("state = 'armed' and event_key is not null")
 _OPEN_DATASET = text("state in ('seeding', 'running', 'failing')")
 
@@ -105,6 +107,7 @@ runs = Table(
     _at("unavailable_at"),
     _big("unavailable_progress"),
     Index("runs_live_idx", "number", postgresql_where=_LIVE_RUN),
+    Index("runs_root_idx", _ROOT_RUN, postgresql_where=_CHILD_RUN),
 )
 
 run_journal = Table(
@@ -184,6 +187,8 @@ dataset_counts = Table(
     _big("failed"),
     _big("cancelled"),
     _big("superseded"),
+    _big("children_ok"),
+    _big("children_failed"),
     postgresql_with={"fillfactor": "50"},
 )
 

@@ -31,7 +31,6 @@ BATCHES = "batches"
 DISPATCH_EPOCH = "dispatch:epoch"
 PACE_LOST = "pace:lost"
 LANES = "lanes"
-LANES_KEEP_S = 86_400
 
 
 def session(session_id: str) -> str:

@@ -81,9 +81,9 @@ class LaneCounts:
             pipeline.hset(name, mapping=known)
             for what, number in sent.items():
                 pipeline.hincrby(name, what, number)
-            pipeline.expire(name, keys.LANES_KEEP_S)
+            pipeline.expire(name, self._limits.lanes_keep_s)
             pipeline.zadd(keys.LANES, {name: int(time.time())})
-        pipeline.expire(keys.LANES, keys.LANES_KEEP_S)
+        pipeline.expire(keys.LANES, self._limits.lanes_keep_s)
         with reaching_redis("counts of lanes"):
             await pipeline.execute()
 

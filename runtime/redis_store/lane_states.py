@@ -20,7 +20,7 @@ async def lane_states(redis: Redis, limits: Limits = DEFAULT_LIMITS) -> list[Lan
     """Every lane, organisation and provider that sent something within a day, in order of their names."""
     scripts = PacerScripts(redis, limits)
     found: list[LaneState] = []
-    for known in await _known(redis):
+    for known in await _known(redis, limits):
         scope = RateScope(
             lane=known["lane"],
             org_id=known["org"],
@@ -33,9 +33,9 @@ async def lane_states(redis: Redis, limits: Limits = DEFAULT_LIMITS) -> list[Lan
     return sorted(found, key=lambda state: (state.lane, state.provider, state.org_id))
 
 
-async def _known(redis: Redis) -> list[Known]:
+async def _known(redis: Redis, limits: Limits) -> list[Known]:
     with reaching_redis("reading lanes"):
-        await redis.zremrangebyscore(keys.LANES, 0, time.time() - keys.LANES_KEEP_S)
+        await redis.zremrangebyscore(keys.LANES, 0, time.time() - limits.lanes_keep_s)
         names: list[Any] = await redis.zrange(keys.LANES, 0, -1)
         pipeline = redis.pipeline(transaction=False)
         for name in names:

@@ -150,6 +150,7 @@ class MemorySlices:
         done: set[SliceId] = set()
         lost: set[SliceId] = set()
         ended: set[SliceId] = set()
+        woken: dict[SliceId, tuple[LaterRow, ...]] = {}
         for part in write.slices:
             dataset = self._state.datasets[part.id.dataset_id]
             one = dataset.slices.get((part.id.page, part.id.slice))
@@ -165,6 +166,8 @@ class MemorySlices:
                 self._write(dataset, one, part)
                 if part.final or part.id in ended:
                     self._finish(dataset, one)
+                elif part.asks_woken:
+                    woken[part.id] = _woken_rows(dataset, one)
             if one.state is SliceState.DONE:
                 done.add(part.id)
         self._state.usage.extend(write.usage)
@@ -176,7 +179,11 @@ class MemorySlices:
             if self._state.datasets[part.id.dataset_id].state is DatasetState.FAILING
         }
         return RowWriteAnswer(
-            done=frozenset(done), lost=frozenset(lost), ended=frozenset(ended), failing=frozenset(failing)
+            done=frozenset(done),
+            lost=frozenset(lost),
+            ended=frozenset(ended),
+            failing=frozenset(failing),
+            woken={slice_id: rows for slice_id, rows in woken.items() if rows},
         )
 
     async def release(self, held: Sequence[tuple[SliceId, int]], after_s: float = 0.0) -> None:
@@ -233,7 +240,7 @@ class MemorySlices:
                 }
 
     def _let_wait(self, row: MemoryRow, wait: RowWait) -> None:
-        row.wait = wait
+        row.wait, row.has_waited = wait, True
         row.due_s = None if wait.due_ms is None else self._state.clock() + wait.due_ms / 1000
 
     def _finish(self, dataset: MemoryDataset, one: MemorySlice) -> None:
@@ -249,6 +256,14 @@ class MemorySlices:
 def _input_row(at: int, row: MemoryRow, size_bytes: int = 0) -> InputRow:
     return InputRow(
         position=at, row_key=row.row_key, input=row.input, crashes=row.crashes, size_bytes=size_bytes
+    )
+
+
+def _woken_rows(dataset: MemoryDataset, one: MemorySlice) -> tuple[LaterRow, ...]:
+    return tuple(
+        LaterRow(position=at, row_key=row.row_key, size_bytes=len(json_value.dumps(row.input)))
+        for at, row in dataset.rows_of(one)
+        if row.state in OPEN_ROWS and row.has_waited
     )
 
 

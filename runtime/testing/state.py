@@ -82,6 +82,7 @@ class MemoryRow:
     crashes: int = 0
     wait: RowWait | None = None
     due_s: float | None = None
+    has_waited: bool = False
     boundaries: dict[str, MemoryBoundary] = field(default_factory=dict)
 
     def end_waits(self) -> None:

@@ -41,7 +41,7 @@ METADATA = {
 }
 LEFT_S = 15.0
 PLAY_MODULES = tuple(
-    f"tests.chaos.{name}" for name in ("plays", "rerun_plays", "value_plays", "process_plays")
+    f"tests.chaos.{name}" for name in ("plays", "rerun_plays", "value_plays", "process_plays", "woken_plays")
 )
 CALM_LATENCY_MS = 30.0
 

@@ -159,6 +159,8 @@ def test_datasets_are_read_like_tables(stack: StackUnderTest, tmp_path: Path, mo
     assert [row["name"] for row in result["rows"]["preview"]] == names[:25]
     assert result["table"]["rows"] == 2
     assert result["numbers"] == [2_100, 25, 2_099, True]
+    assert result["of_query"] == [2_100, 4_198, 2_099, 2_100]
+    assert (result["query"]["count"], len(result["query"]["preview"])) == (2_100, 25)
     asked = [
         (page["offset"], page["page_size"])
         for entry in Ledger.of_run(stack.api_url, run_id).entries

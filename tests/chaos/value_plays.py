@@ -140,6 +140,16 @@ async def handles(ctx: Any, input: Any) -> Any:
         .run(key="name")
     )
     numbers = await ctx.tools.query(id="numbers", tool="query_numbers", input={"count": 2_100})
+    doubled = await (
+        ctx.dataset("doubled", numbers).with_column("twice", lambda row, ctx: row["n"] * 2).run(key="n")
+    )
+    kept = await (
+        ctx.dataset("kept", [{"name": input["tag"]}])
+        .with_column("numbers", lambda row, ctx: numbers)
+        .with_column("last", lambda row, ctx: row["numbers"].at(-1))
+        .run(key="name")
+    )
+    known = await kept.at(0)
     last = await second.at(-1)
     return {
         "rows": second,
@@ -156,5 +166,12 @@ async def handles(ctx: Any, input: Any) -> Any:
             (await numbers.at(-1))["n"],
             [row["n"] async for row in numbers] == list(range(2_100)),
         ],
+        "of_query": [
+            doubled.count,
+            (await doubled.at(-1))["twice"],
+            known["last"]["n"],
+            len([row async for row in known["numbers"]]),
+        ],
+        "query": numbers,
         "table": await ctx.csv(content="a,b\n1,2\n3,4\n"),
     }

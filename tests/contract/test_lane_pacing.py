@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from redis.asyncio import Redis
 
 from examples.execution_api.app import create_app
 from examples.execution_api.execution import ApiState
+from examples.execution_api.item_error import ItemError
 from examples.execution_api.ledger import Ledger
 from examples.execution_api.misbehaviour import ForcedAnswer, Misbehaviour
 from runtime.engine.lane import LaneEngine
@@ -24,7 +26,7 @@ from runtime.execution_api.client import ExecutionApiClient
 from runtime.execution_api.lane_requests import LaneRequests
 from runtime.execution_api.tokens import StaticTokenSource
 from runtime.faults import no_fault
-from runtime.model.call import AnswerState, Post
+from runtime.model.call import AnswerState, Call, Post
 from runtime.model.rate_scope import LanePacing
 from runtime.policy.limits import Limits
 from runtime.redis_store.connect import connect
@@ -169,6 +171,47 @@ async def test_one_orgs_used_up_quota_puts_its_calls_off_and_holds_up_no_other_o
     assert all(590 <= later - one <= 615 for one, later in pairwise(untils_s))
     assert fleet.engines[0].snapshot().held == 0
     assert await fleet.redis[0].keys("lease:*") == []
+
+
+class SpentError(ItemError):
+    """An item that finds its organisation's quota used up for an hour."""
+
+    def to_json(self) -> dict[str, Any]:
+        retry_at = datetime.now(UTC) + timedelta(hours=1)
+        return {**super().to_json(), "retry_at": retry_at.isoformat()}
+
+
+@pytest.mark.parametrize("fleet", [{"metadata": metadata(limit=200)}], indirect=True)
+async def test_a_quota_used_up_for_one_item_closes_its_scope_everywhere(fleet: Fleet) -> None:
+    """The other items of its batch are answered; other processes put the org's calls off; another org goes on."""
+
+    def answer(given: dict[str, Any]) -> Any:
+        if given["item"] == "spent0":
+            raise SpentError("provider_exhausted", "used up")
+        return {"value": f"v:{given['item']}"}
+
+    async def post(engine: int, org_id: str, made: list[Call]) -> Accepted:
+        of_org = tuple(replace(call, org_id=org_id, inbox=org_id) for call in made)
+        posted = Post(post_id=f"{org_id}{engine}", lane="fakeprov", calls=of_org)
+        return await fleet.engines[engine].accept(posted)
+
+    fleet.api.tools["echo"] = replace(fleet.api.tools["echo"], answer=answer)
+    async with asyncio.timeout(8):
+        await (await post(0, "a", [*calls(1, "spent"), *calls(BATCH - 1, "good")])).wait()
+        await (await post(1, "a", calls(BATCH, "later"))).wait()
+        await (await post(1, "b", calls(BATCH, "other"))).wait()
+    inbox = RedisInbox(fleet.redis[0], LIMITS)
+    answers = {org_id: [one for _ in range(3) for one in await inbox.pop(org_id, 0.1)] for org_id in "ab"}
+    states = {org_id: Counter(one.state for one in found) for org_id, found in answers.items()}
+    assert states["a"] == {
+        AnswerState.FAILED: 1,
+        AnswerState.COMPLETED: BATCH - 1,
+        AnswerState.TRY_LATER: BATCH,
+    }
+    assert states["b"] == {AnswerState.COMPLETED: BATCH}
+    assert len(fleet.arrivals()) == 2
+    untils_ms = [one.until_ms or 0 for one in answers["a"] if one.state is AnswerState.TRY_LATER]
+    assert all(3_500_000 < until_ms < 3_700_000 for until_ms in untils_ms)
 
 
 @pytest.mark.parametrize("fleet", [{"metadata": metadata(limit=200)}], indirect=True)

@@ -91,6 +91,43 @@ def test_a_migration_that_waits_for_old_workers_holds_nobody_up(empty_database: 
     assert _differences(empty_database) == []
 
 
+def test_an_index_of_an_old_table_is_built_beside_its_writers(empty_database: str) -> None:
+    """It waits for a transaction that is older, longer than for a lock, and others write meanwhile."""
+    upgrade(empty_database, to="0007", limits=HASTY)
+    insert = (
+        "insert into runs (run_id, org_id, play, input, options, state)"
+        " values (%s, 'o', 'p', '{}', '{}', 'queued')"
+    )
+    with (
+        psycopg.connect(empty_database) as old,
+        psycopg.connect(empty_database, autocommit=True) as other,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        old.execute(insert, ["a"])
+        migrating = threads.submit(upgrade, empty_database, limits=HASTY)
+        other.execute("set lock_timeout = '10s'")
+        wait_until(_waits_for_a_lock(other), 10, "the index waiting for the old transaction")
+        for n in range(3):
+            other.execute(insert, [f"b{n}"])
+        assert not migrating.done()
+        old.commit()
+        migrating.result(timeout=30)
+    assert _differences(empty_database) == []
+
+
+def test_an_index_that_was_interrupted_is_built_anew(empty_database: str) -> None:
+    upgrade(empty_database, to="0007", limits=HASTY)
+    with psycopg.connect(empty_database, autocommit=True) as broken:
+        broken.execute("create index runs_root_idx on runs (run_id)")
+        broken.execute("update pg_index set indisvalid = false where indexrelid = 'runs_root_idx'::regclass")
+        upgrade(empty_database, limits=HASTY)
+        found = broken.execute(
+            "select indisvalid from pg_index where indexrelid = 'runs_root_idx'::regclass"
+        ).fetchone()
+        assert found == (True,)
+    assert _differences(empty_database) == []
+
+
 def test_a_migration_gives_up_in_the_end_and_says_so(empty_database: str) -> None:
     upgrade(empty_database, to="0001", limits=HASTY)
     with psycopg.connect(empty_database) as old:

@@ -1,9 +1,12 @@
 """Retention on a real database: old runs go whole, live runs and sheets stay."""
 
+from datetime import UTC, datetime
+
 import psycopg
 import pytest
 
 from runtime.policy.limits import Limits
+from runtime.postgres_store.named import load
 from runtime.postgres_store.purge import ACCOUNTS, KEPT, Purge, of_datasets, of_runs
 from runtime.postgres_store.schema import metadata
 
@@ -93,5 +96,34 @@ def test_receipts_go_only_by_their_own_age(filled: str) -> None:
             )
     list(Purge(filled, Limits()).runs(30 * DAY_S))
     assert _count(filled, "receipts") == 2
+    assert Purge(filled, Limits()).count_receipts(180 * DAY_S) == 1
     assert [step.receipts for step in Purge(filled, Limits()).receipts(180 * DAY_S)] == [1]
     assert _count(filled, "receipts") == 1
+
+
+def test_each_block_of_receipts_is_read_once(filled: str) -> None:
+    """Old and young in all blocks, many steps: a step reads its own blocks, and what is old goes in one walk."""
+    limits = Limits(purge_blocks=4)
+    with psycopg.connect(filled, autocommit=True) as connection:
+        connection.execute(
+            "insert into receipts (key, org_id, tool, run_id, state, fence, terminal, session_id, updated_at)"
+            " select 'k' || n, 'o', repeat('t', 300), 'r', 'completed', 1, true, 's',"
+            " now() - (n %% 2) * interval '400 days' from generate_series(1, %s) n",
+            (2_000,),
+        )
+        found = connection.execute("select pg_relation_size('receipts') / 8192").fetchone()
+        assert found is not None
+        blocks = found[0]
+        values = {"first": 8, "end": 12, "before": datetime.now(UTC)}
+        with connection.transaction(force_rollback=True):
+            explain = b"explain (analyze, buffers, timing off, format json) "
+            ((plan,),) = connection.execute(explain + load("purge")["receipts"], values).fetchall()
+    (scan,) = plan[0]["Plan"]["Plans"]
+    assert (scan["Node Type"], scan["Shared Hit Blocks"] + scan["Shared Read Blocks"]) == (
+        "Tid Range Scan",
+        4,
+    )
+    steps = [step.receipts for step in Purge(filled, limits).receipts(180 * DAY_S)]
+    assert (len(steps), sum(steps)) == (-(-blocks // 4), 1_000)
+    assert max(steps) < 4 * 8192 / 300
+    assert _count(filled, "receipts") == 1_000

@@ -92,6 +92,7 @@ STATEMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("slices", "read_rows", CLAIM),
     ("slices", "split", CLAIM | {"suspects_from": 1_000_000}),
     ("flush", "add_waits", HELD),
+    ("flush", "woken_rows", HELD),
     ("flush", "drop_waits", HELD),
     ("winding", "drop_waits", {"dataset_id": 1, "pages": [LAST]}),
     ("waiting", "due", WAITS),

@@ -88,6 +88,24 @@ async def test_live_runs_are_sampled_and_not_more_often_than_their_age_asks(pool
     assert await samples.since("r1", 3_600) == one
 
 
+async def test_runs_are_sampled_by_turns_however_many_live(pool: Pool) -> None:
+    """None is left out for being young; a turn's work has a bound."""
+    few = Limits(sampled_runs=2, sampled_looks=3, sample_s=3_600.0)
+    runs, samples = PostgresRuns(pool, few), PostgresSamples(pool, few)
+    await PostgresSessions(pool, few).open("s1", role="plays", hostname="h", pid=1, ttl_s=60)
+    begun = {"r0", "r5", "r6", "r7", "r8", "r9"}
+    for n in range(10):
+        await runs.insert(NewRun(run_id=f"r{n}", org_id="org", play="p", input=None))
+        if f"r{n}" in begun:
+            await runs.claim(f"r{n}", "s1")
+    turns = [await samples.sample_runs() for _ in range(5)]
+    assert sum(turns) == len(begun)
+    assert max(turns) == few.sampled_runs
+    async with pool.connection() as connection:
+        found = await (await connection.execute(b"select distinct run_id from run_samples")).fetchall()
+    assert {run_id for (run_id,) in found} == begun
+
+
 async def test_lanes_are_sampled_when_they_change_and_forgotten(pool: Pool) -> None:
     samples = PostgresSamples(pool, LIMITS)
     for state in (lane(), lane(), lane(requests=12, closed_until_ms=3_000, reason=RateReason.CLOSED)):

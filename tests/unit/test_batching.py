@@ -89,7 +89,7 @@ def test_item_failures_stay_with_their_item() -> None:
     error = {"code": "nope", "message": "bad\x00 \ud800", "retryable": True, "credits": 0}
     outcomes = split({"key": "0", "error": error}, good("1", None, credits=2)).outcomes
     assert outcomes[0] == ItemFailed(
-        code="nope", message="bad  ?", retryable=True, terminal=False, charged=False
+        code="nope", message="bad  ?", retryable=True, terminal=False, charged=False, credits=0
     )
     assert outcomes[1] == ItemCompleted(output_json=b"null", credits=2)
 

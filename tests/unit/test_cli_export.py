@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from runtime.errors import BadInputError, ServiceUnreachableError
-from workers.cli import export_files
+from runtime.policy.limits import Limits
 from workers.cli.datasets import DatasetTable
 from workers.cli.export import To, to_file, to_stdout
-from workers.cli.export_files import Kind, column_kinds, safe_text, write_csv, write_jsonl
+from workers.cli.export_files import Kind, column_kinds, safe_text, write_csv, write_jsonl, write_parquet
 
 ROWS: list[dict[str, Any]] = [
     {"b": "x,y", "a": {"c": 1}, "n": 1, "f": 1.5, "t": True, "mixed": 1},
@@ -125,14 +125,11 @@ def test_parquet_comes_back_as_it_was(tmp_path: Path) -> None:
     assert set(found[2].values()) == {None}
 
 
-def test_parquet_is_written_in_parts_of_so_many_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_is_written_in_parts_of_so_many_bytes(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(export_files, "_BATCH_BYTES", 250)
     path = tmp_path / "x.parquet"
     rows = [{"b": str(n) * 100} for n in range(10)]
-    assert to_file(table(rows=rows), To.PARQUET, path) == 10
+    assert write_parquet(path, lambda: rows, ["b"], Limits(export_batch_bytes=250)) == 10
     assert [row["b"] for row in parquet.read_table(path).to_pylist()] == [row["b"] for row in rows]
     assert parquet.ParquetFile(path).metadata.num_row_groups > 1
 

@@ -102,7 +102,10 @@ def test_a_csv_that_may_not_be_read_is_refused(
     ("text", "words"),
     [
         ("{", "--input is not JSON"),
-        ('{"a": NaN}', "--input is not JSON"),
+        ('{"a": NaN}', "$.a: nan is not a finite number"),
+        ('{"a": 1, "a": 2}', "$: the name 'a' stands twice in one object"),
+        ('{"a": [{"b": 1, "b": 1}]}', "$.a[0]: the name 'b' stands twice in one object"),
+        ('{"a": "\\ud800"}', "$.a: text holds half of a surrogate pair"),
         ("[1]", "needs --input to be a JSON object"),
     ],
 )
@@ -132,6 +135,27 @@ def test_an_unreachable_server_is_named_without_its_password(command: tuple[str,
     assert "s3cret" not in err
     assert "Traceback" not in err
     assert len(err.strip().splitlines()) <= 2
+
+
+def test_lanes_say_which_server_is_away_and_what_to_do(playlane: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("workers.cli.lanes.queue_depths", lambda names: dict.fromkeys(names, 0))
+    monkeypatch.setattr("workers.cli.lanes.queue_readers", lambda _timeout_s: None)
+    code, out, err = playlane("lanes")
+    assert (code, out) == (UNREACHABLE, "")
+    assert f"Redis at {NOBODY} does not answer (" in err
+    assert "start it, or name the right one in PLAYLANE_REDIS_URL" in err
+    assert "tried again" not in err and "s3cret" not in err
+
+
+def test_doctor_says_so_too_and_exits_with_1(playlane: Run):
+    code, out, _ = playlane("doctor", "--json")
+    found = {one["what"]: one for one in map(json.loads, out.splitlines())}
+    assert code == FAILED
+    for what, variable in (("Postgres", "PLAYLANE_DATABASE_URL"), ("Redis", "PLAYLANE_REDIS_URL")):
+        assert found[what]["verdict"] == "bad"
+        assert found[what]["found"].startswith(f"{NOBODY} does not answer (")
+        assert found[what]["fix"] == f"start it, or name the right one in {variable}"
+    assert "tried again" not in out and "s3cret" not in out
 
 
 def test_errors_are_json_when_json_is_asked(playlane: Run):

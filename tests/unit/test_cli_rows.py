@@ -8,7 +8,9 @@ from rich.console import Console
 
 from runtime.errors import BadInputError
 from runtime.model import json_value
+from runtime.model.dataset import DatasetState
 from runtime.model.row import RowState
+from runtime.model.run import RunState
 from runtime.model.status import RowFailure
 from runtime.model.stored_row import StoredRow
 from tests.unit.statuses import dataset_status, run_status
@@ -33,8 +35,25 @@ def test_the_only_dataset_needs_no_name_and_others_are_listed() -> None:
     assert choose(run_status(datasets=(one, two)), one.namespace) is one
     with pytest.raises(BadInputError, match="one, two; name one of them"):
         choose(run_status(datasets=(one, two)), None)
-    with pytest.raises(BadInputError, match="none yet"):
+    with pytest.raises(BadInputError, match="r1 has no dataset yet: look again"):
         choose(run_status(), "one")
+    with pytest.raises(BadInputError, match="r1 has no dataset and has ended"):
+        choose(run_status(RunState.COMPLETED), None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rows": 0, "state": DatasetState.SETTLED}, "dataset airports has no rows\n"),
+        ({"rows": 0, "state": DatasetState.SEEDING}, "dataset airports has no rows yet\n"),
+        ({"rows": 5}, "none of the 5 rows of dataset airports can be shown: none has ended"),
+    ],
+)
+def test_a_dataset_without_rows_is_said_in_words(
+    changes: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows.tell_rows([], dataset_status(**changes))
+    assert capsys.readouterr().out.startswith(words)
 
 
 def test_a_cell_without_a_value_says_its_state() -> None:

@@ -249,6 +249,11 @@ def test_a_projection(folder: Path) -> None:
         ({}, {"content": "a\n1\n", "columns": ["a", "a"]}, "twice"),
         ({}, {"content": "a\n1\n", "columns": []}, "list of column names"),
         ({}, {"content": "a\n1\n", "rename": ["a"]}, "rename is a dict"),
+        ({}, {"content": "a;b\n1;2\n"}, "ctx.csv(..., delimiter=';')"),
+        ({}, {"content": "a\n1\n", "delimiter": ";;"}, "delimiter is one character"),
+        ({}, {"content": "a\n1\n", "delimiter": ""}, "delimiter is one character"),
+        ({}, {"content": "a\n1\n", "delimiter": '"'}, "delimiter is one character"),
+        ({}, {"content": "a\n1\n", "delimiter": 3}, "delimiter is one character"),
         ({}, {"content": "a\n1\n", "rename": {"a": ""}}, "non-empty text"),
         (
             {},
@@ -297,3 +302,19 @@ def test_another_projection_in_a_replay_is_named() -> None:
     world = run_to_end(it, crash_at=("body.after_journal", 1))
     assert world.error is not None and world.error["code"] == "non_deterministic_play"
     assert "csv:inline CSV:0" in world.error["message"]
+
+
+def test_one_file_read_with_two_delimiters_is_two_sheets() -> None:
+    async def it(ctx: Any, input: Any) -> Any:
+        content = "a;b,c\n1;2,3\n"
+        return {
+            "commas": await ctx.csv(content=content),
+            "semicolons": await ctx.csv(content=content, delimiter=";"),
+        }
+
+    world = run_to_end(it, crash_at=("body.after_seed_page", 1))
+    assert world.error is None
+    assert [json_value.loads(page.rows[0].input) for page in world.pages] == [
+        {"a;b": "1;2", "c": "3"},
+        {"a": "1", "b,c": "2,3"},
+    ]

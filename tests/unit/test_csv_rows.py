@@ -1,5 +1,6 @@
 """CSV files are taken whole, or refused with line and column before anything is called."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,11 @@ def test_taken(tmp_path: Path, data: bytes, rows: list[dict[str, str]]) -> None:
         (b"a\nZ\xfcrich\n", "line 2, column 2: byte 0xfc, which is not UTF-8"),
         ("a\n1\n".encode("utf-16"), "line 1, column 1: the file is UTF-16"),
         (b"a\n" + b"x" * (1024 * 1024 + 1), "line 2, column 1"),
+        (gzip.compress(b"a\n1\n"), "line 1, column 1: the file is packed with gzip"),
+        (b"a;b\n1;2\n", "line 1, column 2: the header has no comma, its names are parted by semicolons"),
+        (b"\n" + b"na\tb\n1\t2\n", "line 2, column 3: the header has no comma, its names are parted by tabs"),
+        (b'"a";"b"\r\n1;2\r\n', "ctx.csv(..., delimiter=';')"),
+        (b"a\tb\n", "ctx.csv(..., delimiter='\\t')"),
     ],
 )
 def test_refused_with_line_and_column(tmp_path: Path, data: bytes, words: str) -> None:
@@ -106,3 +112,21 @@ def test_early_stop_closes_the_file(tmp_path: Path) -> None:
     rows = iter(scan_csv(write(tmp_path, b"a\n1\n2\n")))
     assert next(rows) == {"a": "1"}
     del rows
+
+
+@pytest.mark.parametrize(
+    ("data", "delimiter", "rows"),
+    [
+        (b'a;b\n"1;x";2,5\n', ";", [{"a": "1;x", "b": "2,5"}]),
+        (b"a\tb\n1\t2\n", "\t", [{"a": "1", "b": "2"}]),
+        (b"a;b\n1;2\n", ",", [{"a;b": "1;2"}]),
+        (b'"a;b"\n1;2\n', None, [{"a;b": "1;2"}]),
+        (b"a;b,c\n1;2,3\n", None, [{"a;b": "1;2", "c": "3"}]),
+        ("a¦b\n1¦2\n".encode(), "¦", [{"a": "1", "b": "2"}]),
+    ],
+)
+def test_another_delimiter(
+    tmp_path: Path, data: bytes, delimiter: str | None, rows: list[dict[str, str]]
+) -> None:
+    handle = scan_csv(write(tmp_path, data), delimiter=delimiter)
+    assert list(handle) == list(handle) == rows

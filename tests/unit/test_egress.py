@@ -243,3 +243,54 @@ async def test_an_endless_body_and_one_that_unpacks_to_too_much(server: RawServe
     with pytest.raises(FetchFailedError, match="encoding"):
         await egress.send(get(f"{server.url}/odd"), total_ms=5_000)
     await egress.close()
+
+
+# ---- packed bodies
+
+ONE, TWO = gzip.compress(b"a,b\n1,2\n"), gzip.compress(b"3,4\n" * 50_000)
+BOTH = b"a,b\n1,2\n" + b"3,4\n" * 50_000
+
+
+@pytest.mark.parametrize(
+    "packed", [ONE + TWO, ONE + gzip.compress(b"") + TWO, ONE + b"\0" * 20 + TWO + b"\0\0"]
+)
+@pytest.mark.parametrize("cut", [len(ONE), len(ONE) - 3, len(ONE) + 1, 1])
+async def test_a_body_of_several_gzip_members_is_read_to_its_end(
+    egress: PublicEgress, server: RawServer, packed: bytes, cut: int
+) -> None:
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            f"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {len(packed)}\r\n\r\n".encode()
+        )
+        writer.write(packed[:cut])
+        await writer.drain()
+        await asyncio.sleep(0)
+        writer.write(packed[cut:])
+        await writer.drain()
+
+    server.answers["/packed"] = answer
+    assert (await egress.send(get(f"{server.url}/packed"), total_ms=5_000)).body == BOTH
+    async with egress.stream(f"{server.url}/packed") as parts:
+        assert b"".join([part async for part in parts]) == BOTH
+
+
+@pytest.mark.parametrize(
+    ("packed", "words"),
+    [
+        (ONE + b"a,b\n5,6\n", "something else that isn't gzip follows"),
+        (ONE + b"x", "something else that isn't gzip follows|is cut"),
+        (ONE + TWO[:-12], "is cut"),
+        (ONE + TWO[:5], "is cut"),
+        (b"a,b\n1,2\n", "incorrect header"),
+    ],
+)
+async def test_what_follows_the_last_member_is_refused(
+    egress: PublicEgress, server: RawServer, packed: bytes, words: str
+) -> None:
+    server.answers["/packed"] = reply(200, packed, content_encoding="gzip")
+    with pytest.raises(FetchFailedError, match=words):
+        await egress.send(get(f"{server.url}/packed"), total_ms=5_000)
+    with pytest.raises(FetchFailedError, match=words):
+        async with egress.stream(f"{server.url}/packed") as parts:
+            async for _ in parts:
+                pass

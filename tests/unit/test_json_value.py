@@ -11,8 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.context.tool_result import tool_result
+from runtime.engine.run_result import result_json
 from runtime.errors import JsonValueError
 from runtime.model import json_value
+from runtime.model.kept_value import plain
+from runtime.policy.limits import Limits
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,43 @@ def test_depth_up_to_the_limit_is_fine_in_dicts_too() -> None:
     for _ in range(500):
         value = {"a": value}
     assert json_value.loads(json_value.dumps(json_value.check(value))) == value
+
+
+def shared(levels: int, leaf: Any) -> Any:
+    value = leaf
+    for _ in range(levels):
+        value = [value, value]
+    return value
+
+
+def test_what_stands_in_many_places_is_walked_once_and_counted_in_each() -> None:
+    few = shared(10, {"a": [1.5, "x"]})
+    assert json_value.check(few) is few
+    for levels in (30, 400):
+        with pytest.raises(JsonValueError, match=r"more than 16,777,216 values.*keep it once") as refused:
+            json_value.check({"a": shared(levels, [1, "x"])})
+        assert refused.value.path.startswith("$.a[0]")
+    assert plain(shared(400, [1]))[1] == {}
+    with pytest.raises(JsonValueError, match="more than 16,777,216 values"):
+        result_json({"a": shared(30, 1)}, Limits())
+    with pytest.raises(JsonValueError, match="more than 100,000 tool results"):
+        plain(shared(30, tool_result(b"1", tool="t")))
+
+
+def test_a_bad_part_is_named_where_it_stands_first() -> None:
+    with pytest.raises(JsonValueError) as refused:
+        json_value.check({"ok": shared(2, ["x"] * 20), "a": shared(30, {"b": [float("nan")]})})
+    assert refused.value.path == "$.a" + "[0]" * 30 + ".b[0]"
+
+
+@pytest.mark.parametrize("width", [1, 40])
+def test_what_fits_in_one_place_may_be_too_deep_in_another(width: int) -> None:
+    part = {"x": ["y"] * width}
+    fits = {"shallow": part, "deep": [[part]]}
+    assert json_value.check(fits, max_depth=5) is fits
+    with pytest.raises(JsonValueError, match="nested too deeply") as refused:
+        json_value.check({"shallow": part, "deep": [[[0, part]]]}, max_depth=5)
+    assert refused.value.path == "$.deep[0][0][1].x"
 
 
 JSON = st.recursive(

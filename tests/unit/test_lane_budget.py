@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from runtime.model.budget import Account, Caps
 from runtime.model.call import Answer, AnswerState, Call
 from runtime.model.failure import FailureClass
@@ -172,6 +174,43 @@ async def test_a_failed_item_of_a_bill_that_others_explain_is_freed() -> None:
     assert (stage.account().credits, stage.account().tool_calls) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("cost", "bill", "spent", "freed"),
+    [
+        (0.5, None, [0.5, 1.0], False),
+        (0.5, 3.0, [0.5, 1.5], False),  # who doesn't say has an equal share
+        (0, 3.0, [0.0, 3.0], True),
+        (None, 3.0, [0.0, 3.0], True),  # the other explains the bill
+        (
+            None,
+            None,
+            [0.0, 1.0],
+            False,
+        ),  # nobody knows: kept from the budget, not in what is known to be spent
+    ],
+)
+async def test_what_a_failed_item_cost_is_in_its_runs_usage(
+    cost: float | None, bill: float | None, spent: list[float], freed: bool
+) -> None:
+    """A run that pays for misses and failures says so: usage and budget count the same credits."""
+
+    def one_bad(request: PhysicalRequest) -> PhysicalReply:
+        reply = echo(request)
+        error = {"code": "bad"} if cost is None else {"code": "bad", "credits": cost}
+        reply.result["items"][0] = {"key": reply.result["items"][0]["key"], "error": error}
+        return replace(reply, credits=bill)
+
+    stage = Budgets(one_bad)
+    await stage.lane.start()
+    await stage.open("r1", credits=9)
+    await stage.open("r2", credits=9)
+    await stage.answers(counted(call("a")), counted(call("b", run_id="r2")))
+    assert {one.run_id: one.credits for one in stage.lane.receipts.usage} == {"r1": spent[0], "r2": spent[1]}
+    assert stage.account("r1").tool_calls == (0 if freed else 1)
+    if cost is not None:
+        assert [stage.account("r1").credits_spent, stage.account("r2").credits_spent] == spent
+
+
 async def test_calls_that_are_given_back_give_their_budget_back() -> None:
     stage = Budgets(groups=0)
     await stage.lane.start()
@@ -215,6 +254,38 @@ async def test_a_run_without_retries_left_fails_and_its_neighbours_are_asked_ane
     assert stage.account().retries == 1
     assert (stage.account().credits, stage.account().tool_calls) == (0, 0)
     assert stage.lane.balanced()
+
+
+async def test_asking_after_an_earlier_send_takes_no_retry() -> None:
+    """The API says that it still works on the same invocation: no new attempt is made. It is bounded by time."""
+    refusals = [failing(FailureClass.IN_PROGRESS) for _ in range(5)]
+    stage = Budgets(lambda request: _raise(refusals.pop()) if refusals else echo(request))
+    await stage.lane.start()
+    await stage.open(retries=1)
+    found = await stage.answers(counted(call("a")), within_ms=60_000)
+    assert states(found) == {"a": AnswerState.COMPLETED}
+    assert len(stage.lane.requests.sent) == 6
+    assert stage.account().retries == 0
+    refusals += [failing(FailureClass.IN_PROGRESS) for _ in range(10_000)]
+    found = await stage.answers(counted(call("b")), within_ms=2 * LIMITS.in_progress_total_ms)
+    assert states(found) == {"b": AnswerState.UNKNOWN}
+    assert stage.account().retries == 0
+
+
+async def test_a_retry_counts_once_a_request_however_many_calls_it_holds() -> None:
+    """Five calls of a run, two of another one, both within the lineage of a third: one repeated request."""
+    refusals = [failing(FailureClass.RATE_LIMITED, retry_after_ms=1)]
+    stage = Budgets(lambda request: _raise(refusals.pop()) if refusals else echo(request))
+    await stage.lane.start()
+    await stage.open("parent", retries=1)
+    await stage.open("r1", "parent", retries=1)
+    await stage.open("r2", "parent", retries=1)
+    mine = [counted(one, "parent", "r1") for one in calls(5)]
+    other = [counted(one, "parent", "r2") for one in calls(2, "j", run_id="r2")]
+    found = await stage.answers(*mine, *other, within_ms=2_000)
+    assert set(states(found).values()) == {AnswerState.COMPLETED}
+    assert len(stage.lane.requests.sent) == 2
+    assert [stage.account(name).retries for name in ("parent", "r1", "r2")] == [1, 1, 1]
 
 
 async def test_a_takeover_pays_once() -> None:

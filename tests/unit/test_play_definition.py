@@ -104,7 +104,7 @@ async def test_run_options_are_checked() -> None:
 
 @pytest.mark.parametrize("rows", ["text", b"bytes", {"a": 1}, 3, None])
 def test_rows_are_an_iterable_of_rows(rows: Any) -> None:
-    with pytest.raises(PlayDefinitionError, match=r"rows are what ctx\.csv returned"):
+    with pytest.raises(PlayDefinitionError, match=r"rows are what ctx\.csv or ctx\.tools\.query returned"):
         builder(rows)
 
 

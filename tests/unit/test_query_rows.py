@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from runtime.context.query_rows import QueryRows
+from runtime.context.kept_cells import alive
+from runtime.context.query_rows import QueryRows, query_rows
 from runtime.context.tool_result import ToolResult, tool_result
 from runtime.errors import DatasetReadError, PlayDefinitionError
 from runtime.execution_api.exchange import ExecuteRequest, request_body
 from runtime.model import json_value
-from runtime.model.query_page import QueryPage
+from runtime.model.kept_value import plain
+from runtime.model.query_page import Query, QueryPage
 from runtime.policy.limits import DEFAULT_LIMITS
 
 LIMITS = replace(DEFAULT_LIMITS, query_page_rows=4, materialize_rows=12)
@@ -25,17 +27,22 @@ class Provider:
         self.total = total
         self.asked: list[tuple[int, int]] = []
 
-    async def __call__(self, page: QueryPage) -> ToolResult:
+    async def __call__(self, query: Query, page: QueryPage) -> ToolResult:
         self.asked.append((page.offset, page.page_size))
         assert page.total_rows == self.total
         return result_of({"rows": list(range(page.offset, min(page.offset + page.page_size, self.total)))})
 
 
+def made(value: Any, provider: Provider) -> QueryRows:
+    result = tool_result(json_value.dumps(value), tool="q", call="k")
+    rows = query_rows(result, id="i", tool="q", input={"x": 1}, timeout_ms=None, limits=LIMITS)
+    return rows.asked_by(provider, LIMITS)
+
+
 def rows_of(total: int = 10, first: int = 3, limit: int | None = None) -> tuple[QueryRows, Provider]:
     dataset = {"total_rows": total} | ({} if limit is None else {"returned_limit": limit})
     provider = Provider(total)
-    given = result_of({"rows": list(range(min(first, total))), "dataset": dataset})
-    return QueryRows(given, provider, name="q", limits=LIMITS), provider
+    return made({"rows": list(range(min(first, total))), "dataset": dataset}, provider), provider
 
 
 async def test_every_way_to_read() -> None:
@@ -70,13 +77,13 @@ async def test_a_walk_that_is_left_asks_no_more() -> None:
 )
 async def test_a_result_without_more_is_whole(value: Any) -> None:
     provider = Provider(0)
-    rows = QueryRows(result_of(value), provider, name="q", limits=LIMITS)
+    rows = made(value, provider)
     assert (rows.count, [row async for row in rows], provider.asked) == (2, [1, 2], [])
 
 
 async def test_what_cannot_be_read_says_so() -> None:
     with pytest.raises(DatasetReadError, match="gave no rows"):
-        QueryRows(result_of({"a": 1}), Provider(0), name="q", limits=LIMITS)
+        made({"a": 1}, Provider(0))
     rows, _ = rows_of(total=13)
     with pytest.raises(DatasetReadError, match="peek would hold 13 rows"):
         await rows.peek(100)
@@ -84,6 +91,34 @@ async def test_what_cannot_be_read_says_so() -> None:
         await rows.materialize()
     with pytest.raises(PlayDefinitionError, match="whole number"):
         await rows.peek(-1)
+
+
+async def test_it_is_kept_as_a_reference_and_comes_back() -> None:
+    rows, provider = rows_of(total=10, first=3, limit=8)
+    value, marks = plain({"found": rows})
+    assert value == {"found": {"query": "i", "tool": "q", "count": 8, "rows": [0, 1, 2]}}
+    stored, kept = json_value.loads(json_value.dumps(value)), json_value.loads(json_value.dumps(marks))
+    back = alive(stored, kept)["found"]
+    assert isinstance(back, QueryRows)
+    assert back.query == rows.query and back.query.call == "k"
+    assert [row async for row in back.asked_by(provider, LIMITS)] == list(range(8))
+    assert plain({"found": back}) == (value, marks)
+
+
+def test_a_reference_holds_few_rows_and_a_complete_result_all() -> None:
+    paged = made({"rows": list(range(40)), "dataset": {"total_rows": 50}}, Provider(50))
+    assert len(paged.to_json()["rows"]) == LIMITS.preview_rows == 25
+    complete = made({"rows": list(range(40))}, Provider(40))
+    assert complete.to_json()["rows"] == list(range(40))
+    heavy = made({"rows": ["x" * LIMITS.preview_bytes], "dataset": {"total_rows": 2}}, Provider(2))
+    assert heavy.to_json()["rows"] == []
+
+
+async def test_outside_a_play_nobody_asks() -> None:
+    rows, _ = rows_of()
+    back = alive(*plain(rows))
+    with pytest.raises(PlayDefinitionError, match="outside a play"):
+        await back.at(9)
 
 
 @pytest.mark.parametrize(("tool", "names"), [("q", 1), ("query_customer_db", 2)])

@@ -14,7 +14,7 @@ from runtime.model.dataset import DatasetState
 from runtime.model.insight import RunInsight, SlowLane
 from runtime.model.run import RunState
 from runtime.model.sample import LaneSample, RunHistory, RunSample
-from runtime.model.status import CellCount, FailureKind
+from runtime.model.status import CellCount, ChildCounts, FailureKind
 from runtime.policy.insight import spending
 from tests.unit.statuses import BEGIN, dataset_status, run_status, tool_usage
 from workers.cli.insight_view import insight_lines
@@ -78,6 +78,7 @@ INSIGHT = RunInsight(
         FailureKind(dataset="airports", code="tool_rejected", rows=3, row_key="EDDF", message="no <zone>"),
     ),
     awaited=(Awaited(where="airports", kind="event", name="approval:1", count=7, due_at=None, since=SINCE),),
+    children=ChildCounts(ok=1_201, failed=3, runs=12, runs_ended=9, runs_failed=1),
 )
 
 
@@ -92,6 +93,8 @@ def test_the_page_says_it_all_and_escapes_what_runs_say() -> None:
         "approval:1",
         "130",
         "30.8%",
+        "child plays ended inside it, 3 of them failed",
+        "child runs, 9 ended, 1 of them failed",
     ):
         assert words.replace("30.8%", "45%") in text, words
     assert "<b>not bold</b>" not in text
@@ -130,6 +133,8 @@ def test_status_says_the_same_in_lines() -> None:
     assert lines[1].startswith("calls: 130 asked for, 90 sent in 2 requests (88 requests saved")
     assert any(line.startswith("slowest lane: timezones: 5 waiting") for line in lines)
     assert any("3 x tool_rejected in airports, first EDDF: no <zone>" in line for line in lines)
+    assert "child plays: 1,204 ended inside this run, 3 of them failed" in lines
+    assert "child runs: 12 started, 9 ended, 1 of them failed" in lines
     assert lines[-1] == "waits: airports: 7 x event approval:1, since 2025-01-31 06:00:00 UTC"
 
 

@@ -11,7 +11,8 @@ from runtime.errors import PersistenceLostError, PlaylaneError, ServiceUnreachab
 from runtime.faults import no_fault
 from runtime.model.call import Usage
 from runtime.model.dataset import DatasetFacts
-from runtime.model.row import FinishedRow, RowState
+from runtime.model.row import FinishedRow, InputRow, LaterRow, RowState
+from runtime.model.row_wait import RowWait, WaitKind
 from runtime.model.slice import SliceId, TakenSlice
 from runtime.policy.limits import Limits
 from runtime.ports import LogLine, RowWrite, RowWriteAnswer
@@ -333,3 +334,82 @@ async def test_the_stop_sign_of_a_failing_dataset_goes_up_for_all_its_slices() -
     await wait_until(lambda: sign.is_up)
     assert rows.stop_sign(1) is sign
     assert not other.is_up
+
+
+def taken_rows(*positions: int, fence: int = 1) -> TakenSlice:
+    rows = tuple(InputRow(position=one, row_key=str(one), input={}) for one in positions)
+    return replace(taken(fence=fence), rows=rows)
+
+
+def later(position: int) -> LaterRow:
+    return LaterRow(position=position, row_key=str(position), size_bytes=1)
+
+
+def waits(position: int) -> FinishedRow:
+    return replace(row(position), state=RowState.WAITING, data=b"", wait=RowWait(kind=WaitKind.LANE))
+
+
+class Wakes(Store):
+    """Says of each slice that asks that these rows of it are open and have waited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: tuple[LaterRow, ...] = ()
+
+    @property
+    def asked(self) -> int:
+        return sum(part.asks_woken for write in self.writes for part in write.slices)
+
+    async def flush(self, write: RowWrite) -> RowWriteAnswer:
+        asking = [part.id for part in write.slices if part.asks_woken]
+        return replace(await super().flush(write), woken=dict.fromkeys(asking, self.open))
+
+
+async def test_a_woken_row_is_handed_over_once_and_again_when_it_waited_again() -> None:
+    store, went_on = Wakes(), list[int]()
+    rows = writer(store, writer_woken_s=0.01)
+    end = rows.open(taken_rows(0, 1), lambda woken: went_on.extend(one.position for one in woken))
+    await rows.add(taken().id, waits(0))
+    store.open = (later(0), later(1))  # 1 has waited before it was taken: it is in hand
+    await wait_until(lambda: went_on)
+    asked = store.asked
+    await wait_until(lambda: store.asked > asked + 3)
+    assert went_on == [0]
+    await rows.add(taken().id, waits(0))
+    await wait_until(lambda: went_on == [0, 0])
+    rows.finish(taken().id)
+    assert await end == SliceEnd.WAITS
+
+
+async def test_only_a_slice_with_rows_that_may_wait_asks_for_woken_ones() -> None:
+    store = Wakes()
+    rows = writer(store, writer_woken_s=0.01, writer_look_s=0.01)
+    rows.open(taken_rows(0), lambda woken: None)
+    await rows.add(taken().id, row(0))
+    await wait_until(lambda: len(store.writes) > 3)
+    assert store.asked == 0
+    later_holder = taken_rows(0, fence=2)
+    rows.open(replace(later_holder, id=taken(1).id), lambda woken: None)
+    await wait_until(lambda: store.asked)
+    assert {part.id for write in store.writes for part in write.slices if part.asks_woken} == {taken(1).id}
+
+
+async def test_a_slice_that_lets_its_first_row_wait_looks_sooner() -> None:
+    store, went_on = Wakes(), list[int]()
+    rows = writer(store, writer_woken_s=0.01, writer_look_s=3_600.0)
+    rows.open(taken_rows(0, 1), lambda woken: went_on.extend(one.position for one in woken))
+    store.open = (later(0),)
+    await rows.add(taken().id, waits(0))
+    await wait_until(lambda: went_on == [0])
+
+
+async def test_nothing_goes_on_in_a_slice_that_is_finished() -> None:
+    store, went_on = Wakes(), list[int]()
+    rows = writer(store, writer_woken_s=0.01)
+    end = rows.open(taken_rows(0, 1), lambda woken: went_on.extend(one.position for one in woken))
+    await rows.add(taken().id, waits(0))
+    await wait_until(lambda: store.writes)
+    store.open = (later(0),)
+    rows.finish(taken().id)
+    await end
+    assert went_on == []

@@ -7,6 +7,7 @@ from typing import Any
 from runtime.client import PlayClient
 from runtime.errors import BadInputError
 from runtime.model import json_value
+from runtime.model.run import ENDED_RUNS
 from runtime.model.status import DatasetStatus, RunStatus
 from runtime.model.stored_row import StoredRow
 
@@ -19,7 +20,12 @@ def choose(status: RunStatus, key: str | None) -> DatasetStatus:
     for one in status.datasets:
         if key is not None and key in (one.key, one.namespace):
             return one
-    names = ", ".join(known) or "none yet"
+    if not known:
+        when = (
+            "and has ended" if status.state in ENDED_RUNS else "yet: look again when its body has begun one"
+        )
+        raise BadInputError(f"run {status.run_id} has no dataset {when}")
+    names = ", ".join(known)
     raise BadInputError(f"run {status.run_id} has these datasets: {names}; name one of them")
 
 

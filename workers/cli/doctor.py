@@ -17,7 +17,7 @@ from runtime.policy.limits import Limits
 from runtime.postgres_store.health import database_facts
 from runtime.redis_store.health import redis_facts
 from runtime.server_address import postgres_address, redis_address
-from workers.cli.connection import sender_settings
+from workers.cli.connection import reason, sender_settings
 from workers.cli.options import AsJson
 from workers.cli.terminal import FAILED, say_json
 
@@ -92,11 +92,11 @@ def _of_redis(settings: Settings, limits: Limits) -> list[Finding]:
         return [_unreachable("Redis", redis_address(settings.state_url), error, "PLAYLANE_REDIS_URL")]
 
 
-def _unreachable(what: str, address: str, error: Exception, variable: str) -> Finding:
+def _unreachable(what: str, address: str, error: ServiceUnreachableError, variable: str) -> Finding:
     return Finding(
         what=what,
         verdict=Verdict.BAD,
-        found=f"{address} does not answer: {error}",
+        found=f"{address} does not answer ({reason(error)})",
         fix=f"start it, or name the right one in {variable}",
     )
 

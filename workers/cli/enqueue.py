@@ -139,10 +139,16 @@ def parse_input(text: str | None) -> Any:
     if text is None:
         return {}
     try:
-        return json_value.loads(text.encode())
+        given = json_value.loads_foreign(text.encode())
     except (JsonValueError, UnicodeEncodeError) as error:
         raise BadInputError(
             f"""--input is not JSON ({error}): write --input '{{"name": "value"}}'"""
+        ) from None
+    try:
+        return json_value.check(given)
+    except JsonValueError as error:
+        raise BadInputError(
+            f"--input can't be kept exactly ({error}): nothing was sent, mend it there"
         ) from None
 
 

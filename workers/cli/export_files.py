@@ -9,10 +9,9 @@ from typing import Any, TextIO
 
 from runtime.errors import BadInputError
 from runtime.model import json_value
+from runtime.policy.limits import DEFAULT_LIMITS, Limits
 
 Row = dict[str, Any]
-_BATCH_ROWS = 5_000
-_BATCH_BYTES = 32 * 1024 * 1024
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d\s().,/-]*\Z)")
 """What a spreadsheet would run; a signed number or a phone number is none."""
 
@@ -42,7 +41,12 @@ def write_jsonl(file: TextIO, rows: Iterable[Row], columns: Sequence[str]) -> in
     return count
 
 
-def write_parquet(path: Path, rows: Callable[[], Iterable[Row]], columns: Sequence[str]) -> int:
+def write_parquet(
+    path: Path,
+    rows: Callable[[], Iterable[Row]],
+    columns: Sequence[str],
+    limits: Limits = DEFAULT_LIMITS,
+) -> int:
     """Columns of one kind keep it (truth, 64-bit integer, float, text); others hold JSON text. Reads the rows twice."""
     arrow, parquet = _pyarrow()
     kinds = column_kinds(rows(), columns)
@@ -53,7 +57,7 @@ def write_parquet(path: Path, rows: Callable[[], Iterable[Row]], columns: Sequen
     schema = arrow.schema([(name, types[kinds[name]]) for name in columns])
     count = 0
     with parquet.ParquetWriter(path, schema) as writer:
-        for batch in _batches(rows(), kinds):
+        for batch in _batches(rows(), kinds, limits):
             try:
                 arrays = [arrow.array(batch[name], type=types[kinds[name]]) for name in columns]
             except (arrow.ArrowInvalid, arrow.ArrowTypeError, OverflowError) as error:
@@ -112,7 +116,7 @@ def _stored(value: Any, kind: Kind) -> Any:
     return json_value.dumps(value).decode() if kind is Kind.JSON and value is not None else value
 
 
-def _batches(rows: Iterable[Row], kinds: dict[str, Kind]) -> Iterator[dict[str, list[Any]]]:
+def _batches(rows: Iterable[Row], kinds: dict[str, Kind], limits: Limits) -> Iterator[dict[str, list[Any]]]:
     """Values by column, of so many rows or about so many bytes."""
     batch: dict[str, list[Any]] = {name: [] for name in kinds}
     count, size = 0, 0
@@ -122,7 +126,7 @@ def _batches(rows: Iterable[Row], kinds: dict[str, Kind]) -> Iterator[dict[str, 
             batch[name].append(value)
             size += len(value) if isinstance(value, str) else 8
         count += 1
-        if count >= _BATCH_ROWS or size >= _BATCH_BYTES:
+        if count >= limits.export_batch_rows or size >= limits.export_batch_bytes:
             yield batch
             batch, count, size = {name: [] for name in kinds}, 0, 0
     if count:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from runtime.model.insight import RunInsight, SlowLane, Spending
+from runtime.model.status import ChildCounts
 from runtime.policy.progress import spoken_time
 
 MESSAGE_CHARS = 160
@@ -13,6 +14,7 @@ def insight_lines(found: RunInsight) -> Iterator[str]:
     """One line a fact; facts that there are none of are left out."""
     yield from _pace(found)
     yield from _spending(found.spending)
+    yield from child_lines(found.children)
     if found.slowest_lane is not None:
         yield f"slowest lane: {_lane(found.slowest_lane)}"
     for failure in found.failures:
@@ -51,6 +53,14 @@ def _spending(spent: Spending) -> Iterator[str]:
     )
     if spent.credits or spent.credits_saved:
         yield f"credits: {spent.credits:,g} spent, about {spent.credits_saved:,g} saved by receipts"
+
+
+def child_lines(found: ChildCounts) -> Iterator[str]:
+    """One line of what ended inside the run, one of the runs that it started."""
+    if found.ok or found.failed:
+        yield f"child plays: {found.ok + found.failed:,} ended inside this run, {found.failed:,} of them failed"
+    if found.runs:
+        yield f"child runs: {found.runs:,} started, {found.runs_ended:,} ended, {found.runs_failed:,} of them failed"
 
 
 def _lane(slow: SlowLane) -> str:

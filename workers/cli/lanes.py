@@ -19,13 +19,13 @@ from runtime.model.lane_state import LaneState, RateReason
 from runtime.policy.limits import Limits
 from runtime.redis_store.connect import connect
 from runtime.redis_store.lane_states import lane_states
-from workers.cli.connection import sender_settings
+from runtime.server_address import broker_address, redis_address
+from workers.cli.connection import reaching, sender_settings
 from workers.cli.options import AsJson
 from workers.cli.terminal import plain_table, say_json
 from workers.queue_depths import queue_depths, queue_readers
 
 STYLES = {RateReason.CLOSED: "red", RateReason.AIMD: "yellow"}
-WATCH_EVERY_S = 1.0
 
 
 def lanes(
@@ -50,7 +50,7 @@ def lanes(
     with Live(console=console, auto_refresh=False) as live:
         while True:
             live.update(view(*look(settings, limits)), refresh=True)
-            time.sleep(WATCH_EVERY_S)
+            time.sleep(limits.lanes_watch_s)
 
 
 Depths = Mapping[str, int]
@@ -60,7 +60,11 @@ Readers = Mapping[str, int] | None
 def look(settings: Settings, limits: Limits) -> tuple[Depths, Readers, list[LaneState]]:
     """Messages by queue, readers by queue (None: nobody answered), and what Redis knows of each lane."""
     names = [lane_queue(lane.provider) for lane in LANES]
-    return queue_depths(names), queue_readers(limits.doctor_ask_s), asyncio.run(_states(settings, limits))
+    variable = "PLAYLANE_REDIS_URL" if settings.broker_is_redis else "PLAYLANE_BROKER_URL"
+    with reaching("the broker", broker_address(settings.broker_url), variable):
+        depths, readers = queue_depths(names), queue_readers(limits.doctor_ask_s)
+    with reaching("Redis", redis_address(settings.state_url), "PLAYLANE_REDIS_URL"):
+        return depths, readers, asyncio.run(_states(settings, limits))
 
 
 async def _states(settings: Settings, limits: Limits) -> list[LaneState]:
@@ -112,7 +116,9 @@ def _scope(state: LaneState) -> dict[str, Any]:
 
 def view(depths: Depths, readers: Readers, states: list[LaneState]) -> Group:
     """Queues above, what is sent below."""
-    parts = [_queues(depths, readers)]
+    parts: list[Table | Text] = [_queues(depths, readers)]
+    if readers is None:
+        parts.append(Text("no worker answered, so nobody says who reads these queues: start lane workers"))
     if states:
         parts += [Text(), _scopes(states)]
     held = [(state, holder) for state in states for holder in state.holders]

@@ -4,19 +4,19 @@ from collections.abc import Callable, Sequence
 
 from runtime.errors import ServiceUnreachableError
 from runtime.model.events import LaneActivity, Logged, RowUpdated, RunEvent
+from runtime.policy.limits import DEFAULT_LIMITS, Limits
 from runtime.policy.progress import spoken_time
 from runtime.redis_store.event_stream import BEGINNING
 
 ReadNews = Callable[[str, str], Sequence[tuple[str, RunEvent]]]
-FAILURES_TOLD = 5
-QUIET_LOOKS = 25  # at most one line a lane in so many looks
 
 
 class News:
     """Reads on from where it was; says once that it can't."""
 
-    def __init__(self, read: ReadNews) -> None:
+    def __init__(self, read: ReadNews, limits: Limits = DEFAULT_LIMITS) -> None:
         self._read = read
+        self._limits = limits
         self._place = BEGINNING
         self._failures = 0
         self._is_away = False
@@ -53,7 +53,9 @@ class News:
                 return self._activity(told.at_ms, activity)
             case Logged(level=level, message=message, scope=scope):
                 return f"{scope}: {message}" if level == "info" else f"{scope}: {level}: {message}"
-            case RowUpdated(error=str(error), row_key=row_key) if self._failures < FAILURES_TOLD:
+            case RowUpdated(error=str(error), row_key=row_key) if (
+                self._failures < self._limits.watch_failures
+            ):
                 self._failures += 1
                 return f"row {row_key} failed: {error}"
             case _:
@@ -64,7 +66,7 @@ class News:
             self._closed[activity.lane] = (activity.until_ms, activity.reason)
         key = (activity.lane, activity.state)
         last = self._told.get(key)
-        if last is not None and self._looks - last < QUIET_LOOKS:
+        if last is not None and self._looks - last < self._limits.watch_quiet_looks:
             return None
         self._told[key] = self._looks
         wait = spoken_time((activity.until_ms - at_ms) / 1000)

@@ -6,11 +6,10 @@ import httpx
 import typer
 
 from runtime.errors import BadInputError, ServiceUnreachableError
+from runtime.policy.limits import DEFAULT_LIMITS
 from workers.app import load_settings
 from workers.cli.options import AsJson
 from workers.cli.terminal import FAILED, say, say_json
-
-TIMEOUT_S = 4.0
 
 
 def probe(
@@ -30,7 +29,7 @@ def probe(
             "no port to ask: start the worker with PLAYLANE_PROBE_PORT=8080 and set the same here, or pass --port"
         )
     try:
-        answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=TIMEOUT_S, trust_env=False)
+        answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=DEFAULT_LIMITS.probe_s, trust_env=False)
         found = answer.json()
     except (httpx.HTTPError, ValueError) as error:
         raise ServiceUnreachableError(

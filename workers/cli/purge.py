@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -41,7 +42,8 @@ def purge(
     work = Purge(settings.database_url.get_secret_value(), limits_of(settings))
     expected = work.count(older_s)
     if dry_run:
-        _tell(expected, "would be deleted", as_json)
+        receipts = 0 if receipts_s is None else work.count_receipts(receipts_s)
+        _tell(replace(expected, receipts=receipts), "would be deleted", as_json)
         return
     total = _followed("runs", expected.runs, work.runs(older_s), quiet=as_json)
     if receipts_s is not None:

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from runtime.model import json_value
-from runtime.model.status import RowFailure
+from runtime.model.dataset import DatasetState
+from runtime.model.status import DatasetStatus, RowFailure
 from runtime.model.stored_row import StoredRow
 from workers.cli.connection import connect
 from workers.cli.datasets import DatasetTable, choose
@@ -44,7 +45,20 @@ def rows(
             for row in islice(sheet.stored(), limit):
                 say_json({"row_key": row.row_key, "data": _loads(row.data), "cells": _loads(row.cell_meta)})
         else:
-            Console().print(table(islice(sheet.stored(), limit), chosen.columns))
+            tell_rows(list(islice(sheet.stored(), limit)), chosen)
+
+
+def tell_rows(found: list[StoredRow], dataset: DatasetStatus) -> None:
+    """A table, or in words why there is none."""
+    if found:
+        Console().print(table(found, dataset.columns))
+    elif dataset.rows:
+        say(
+            f"none of the {dataset.rows:,} rows of dataset {dataset.key} can be shown: none has ended, or newer runs "
+            "wrote them"
+        )
+    else:
+        say(f"dataset {dataset.key} has no rows" + (" yet" if dataset.state is DatasetState.SEEDING else ""))
 
 
 def table(sheet: Iterable[StoredRow], columns: tuple[str, ...]) -> Table:

@@ -69,7 +69,7 @@ class Watcher:
     ) -> None:
         self._read = read
         self._view = view
-        self._news = None if news is None else News(news)
+        self._news = None if news is None else News(news, limits)
         self._limits = limits
         self._clock = clock
         self._pause = pause

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from runtime.policy.limits import DEFAULT_LIMITS
+
 WIDTH, HEIGHT = 900, 180
 LEFT, RIGHT, TOP, BOTTOM = 60, 10, 10, 26
 TICKS = 5
@@ -43,7 +45,7 @@ def chart(lines: Sequence[Line], *, until_s: float, unit: str, spans: Sequence[S
     return f'<p class="none">{escape(unit)}</p>{drawn}<p class="legend">{legend}</p>'
 
 
-def thinned(points: Sequence[Point], most: int = 300) -> tuple[Point, ...]:
+def thinned(points: Sequence[Point], most: int = DEFAULT_LIMITS.report_points) -> tuple[Point, ...]:
     """At most so many of the points, first and last among them."""
     if len(points) <= most:
         return tuple(points)

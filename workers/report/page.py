@@ -5,7 +5,7 @@ from html import escape
 
 from runtime.model.insight import RunInsight
 from runtime.model.sample import RunHistory
-from runtime.model.status import RunStatus
+from runtime.model.status import ChildCounts, RunStatus
 from runtime.policy.progress import ending_line, error_line, fill, spoken_time
 from workers.report import series
 from workers.report.curves import chart
@@ -98,9 +98,20 @@ def _facts(status: RunStatus, insight: RunInsight) -> str:
         (f"{spent.cached + spent.followed:,}", "answered without a request"),
         (f"{spent.credits:,g}", "credits spent"),
         (f"{spent.credits_saved:,.4g}", "credits saved, about"),
+        *_children(insight.children),
     )
     items = "".join(f"<li><b>{escape(value)}</b><span>{escape(name)}</span></li>" for value, name in facts)
     return f'<ul class="facts">{items}</ul>'
+
+
+def _children(found: ChildCounts) -> Iterable[tuple[str, str]]:
+    if found.ok or found.failed:
+        yield f"{found.ok + found.failed:,}", f"child plays ended inside it, {found.failed:,} of them failed"
+    if found.runs:
+        yield (
+            f"{found.runs:,}",
+            f"child runs, {found.runs_ended:,} ended, {found.runs_failed:,} of them failed",
+        )
 
 
 def _throughput(status: RunStatus, history: RunHistory) -> str:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.errors import StackError
+from runtime.policy.limits import DEFAULT_LIMITS
 
 NAMESPACED = Path(__file__).with_name("namespaced.py")
-PROBE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def _reaches(account: Account, program: Path, state: Path) -> bool:
             extra_groups=None if account.user is None else [],
             cwd="/",
             capture_output=True,
-            timeout=PROBE_S,
+            timeout=DEFAULT_LIMITS.account_probe_s,
             check=False,
         )
     except (OSError, subprocess.SubprocessError):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from runtime.errors import ServersMissingError
+from runtime.policy.limits import DEFAULT_LIMITS
 
 Prefer = Literal["auto", "system", "wheel"]
 Version = tuple[int, int]
@@ -19,7 +20,6 @@ Version = tuple[int, int]
 MIN_POSTGRES: Version = (15, 0)
 MIN_REDIS: Version = (7, 0)
 MIN_VALKEY: Version = (7, 2)
-VERSION_ASKED_S = 20.0
 POSTGRES_FOLDERS = (
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -131,7 +131,11 @@ def _folder_version(folder: Path) -> int:
 def _version_text(program: Path) -> str:
     try:
         asked = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=VERSION_ASKED_S, check=False
+            [program, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=DEFAULT_LIMITS.version_probe_s,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -13,8 +13,6 @@ from typing import IO
 from runtime.policy.limits import DEFAULT_LIMITS
 from workers.stack.console import Console, LogFile
 
-STOPPED_IN_S = 5.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
@@ -112,9 +110,9 @@ class Child:
         except PermissionError:
             # macOS answers so for a group of zombies.
             self._process.kill()
-        self._process.wait(STOPPED_IN_S)
+        self._process.wait(DEFAULT_LIMITS.child_stopped_s)
         if self._reader is not None:
-            self._reader.join(STOPPED_IN_S)
+            self._reader.join(DEFAULT_LIMITS.child_stopped_s)
 
     def close(self) -> None:
         if self._log is not None:

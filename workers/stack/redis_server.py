@@ -16,7 +16,7 @@ from workers.stack.account import own_account
 from workers.stack.binaries import Binary
 from workers.stack.child import Launch
 from workers.stack.folders import ClaimedFolder, claimed_folder
-from workers.stack.sockets import PROBE_S, free_port
+from workers.stack.sockets import free_port
 from workers.stack.supervisor import Supervisor
 
 
@@ -92,7 +92,9 @@ def _write_config(folder: Path, port: int, password: str) -> Path:
 
 def _answers(url: str) -> bool:
     try:
-        with redis.Redis.from_url(url, socket_timeout=PROBE_S, retry=Retry(NoBackoff(), 0)) as client:
+        with redis.Redis.from_url(
+            url, socket_timeout=DEFAULT_LIMITS.port_probe_s, retry=Retry(NoBackoff(), 0)
+        ) as client:
             return bool(client.ping())
     except redis.RedisError:
         return False

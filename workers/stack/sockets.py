@@ -3,7 +3,7 @@
 import http.client
 import socket
 
-PROBE_S = 1.0
+from runtime.policy.limits import DEFAULT_LIMITS
 
 
 def free_port(preferred: int = 0) -> int:
@@ -19,7 +19,7 @@ def free_port(preferred: int = 0) -> int:
 
 def answers_ok(port: int, path: str) -> bool:
     """GET path answers 200; asked directly, whatever proxy the environment names."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PROBE_S)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEFAULT_LIMITS.port_probe_s)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == http.client.OK

@@ -71,6 +71,21 @@ from (
   group by b.dataset_id, b.position) x
 where w.dataset_id = x.dataset_id and w.position = x.position
 
+-- name: woken_rows
+-- Open rows of slices that have waited: woken, unless their holder runs them already.
+select v.n, r.position, r.row_key,
+  case when pg_column_size(r.input) < 1000 then pg_column_size(r.input) else octet_length(r.input::text) end
+from unnest(%(dataset_ids)b::bigint[], %(pages)b::int[], %(slices)b::int[], %(fences)b::int[])
+  with ordinality v(dataset_id, page, slice, fence, n)
+join slices s on s.dataset_id = v.dataset_id and s.page = v.page and s.slice = v.slice and s.fence = v.fence
+  and s.state = 'open' and s.session_id = %(session_id)s
+cross join lateral (
+  select w.position, w.row_key, w.input, w.state, w.fence from run_rows w
+  where w.dataset_id = s.dataset_id and w.position >= s.first_position and w.position < s.end_position
+  order by w.position offset 0) r
+where r.state in ('pending', 'running') and r.fence > 0
+order by v.n, r.position
+
 -- name: end_boundaries
 -- Waits that rows had when they ended.
 update row_boundaries b set state = case when b.kind = 'sleep' and b.due_at <= now() then 'resolved' else 'cancelled' end

@@ -13,11 +13,20 @@ where ended_at < now() - %(older_s)s::float8 * interval '1 second' order by ende
 -- The datasets of runs.
 select dataset_id from datasets where run_id = any(%(run_ids)s::text[])
 
+-- name: receipt_blocks
+-- How many blocks the table of receipts has, and when a receipt is old enough.
+select (pg_relation_size('receipts') / current_setting('block_size')::int)::bigint,
+  now() - %(older_s)s::float8 * interval '1 second'
+
 -- name: receipts
--- Some of the receipts that were stored long enough ago.
-delete from receipts where key = any(array(
-  select key from receipts
-  where updated_at < now() - %(older_s)s::float8 * interval '1 second' limit %(limit)s))
+-- Receipts of some blocks that were stored before then: each block is read once, and no index is needed by age.
+delete from receipts
+where ctid >= format('(%%s,0)', %(first)s::bigint)::tid and ctid < format('(%%s,0)', %(end)s::bigint)::tid
+  and updated_at < %(before)s::timestamptz
+
+-- name: count_receipts
+-- Receipts that were stored long enough ago.
+select count(*) from receipts where updated_at < now() - %(older_s)s::float8 * interval '1 second'
 
 -- name: closed_accounts
 -- Accounts that only these runs were counted against.

@@ -1,11 +1,14 @@
 -- name: sample_runs
--- Counts of live runs whose last sample is old enough for their age.
+-- Counts of the next live runs, of those whose last sample is old enough for their age; how many, and where to go on.
+with looked as materialized (
+  select run_id, number, started_at from runs
+  where state in ('queued', 'running', 'waiting') and number > %(after)s::bigint order by number limit %(looks)s),
+r as materialized (
+  select run_id, number, started_at from looked where started_at is not null order by number limit %(runs)s),
+sampled as (
 insert into run_samples (run_id, completed, failed, cancelled, usage)
 select r.run_id, c.completed, c.failed, c.cancelled, u.usage
-from (
-  select run_id, started_at from runs
-  where state in ('queued', 'running', 'waiting') and started_at is not null
-  order by number limit %(runs)s) r
+from r
 cross join lateral (select max(s.at) as at from run_samples s where s.run_id = r.run_id) l
 cross join lateral (
   select coalesce(sum(c.completed), 0)::bigint as completed, coalesce(sum(c.failed), 0)::bigint as failed,
@@ -20,6 +23,10 @@ cross join lateral (
 where l.at is null or l.at <= now() - interval '1 second' * greatest(
   %(sample_s)s::float8, extract(epoch from now() - r.started_at)::float8 / %(of_age)s)
 on conflict do nothing
+returning 1)
+select (select count(*) from sampled),
+  case when (select count(*) from r) >= %(runs)s then (select max(number) from r)
+    when (select count(*) from looked) >= %(looks)s then (select max(number) from looked) else 0 end
 
 -- name: any_live
 -- Whether a run that has begun goes on.

@@ -7,9 +7,12 @@ import httpx
 import pytest
 
 from examples.execution_api.execution import ApiState
+from runtime.engine.lane_flight import rate_scope
+from runtime.engine.lane_spec import BatchSpec
 from runtime.errors import PlaylaneError, ServiceUnreachableError, ToolRejectedError, ToolUnavailableError
 from runtime.execution_api.client import ExecutionApiClient
 from runtime.model.tool import BatchRule, Counts, Normalise, NormaliseRule, PacingRule
+from runtime.policy.batching import strategy_for
 from runtime.policy.limits import DEFAULT_LIMITS
 from runtime.policy.normalising import normalised
 from tests.unit.execution_api.conftest import answering
@@ -36,6 +39,18 @@ async def test_little_is_required() -> None:
     assert (tool.tool, tool.provider, tool.batch, tool.pacing) == ("t", "p", None, ())
 
 
+@pytest.mark.parametrize(("declared", "most"), [((), None), ((None, 7, 5), 5)])
+async def test_a_hint_may_say_how_many_requests_are_on_the_wire_at_once(
+    declared: tuple[int | None, ...], most: int | None
+) -> None:
+    hints = [{"limit": 9, "perMs": 1_000, "maxConcurrency": one} for one in declared]
+    client = answering(lambda _: httpx.Response(200, json={"provider": "p", "queueHints": hints}))
+    metadata = await client.tool_metadata("t", "org")
+    assert metadata.concurrency == most
+    spec = BatchSpec(metadata=metadata, strategy=strategy_for(metadata), timeout_ms=1_000)
+    assert rate_scope("p", "org", spec).concurrency == most
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -45,6 +60,7 @@ async def test_little_is_required() -> None:
         {"provider": "p", "batch": {"operation": "o", "maxBatchSize": 0}},
         {"provider": "p", "queueHints": [{"limit": 0, "perMs": 1}]},
         {"provider": "p", "queueHints": [{"limit": 1, "perMs": 0}]},
+        {"provider": "p", "queueHints": [{"limit": 1, "perMs": 1, "maxConcurrency": 0}]},
         {"provider": "p", "normalise": {"x": ["rot13"]}},
         [],
     ],

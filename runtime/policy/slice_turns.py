@@ -1,0 +1,11 @@
+"""Which slice a free place goes to: runs take turns, so that large ones don't keep every place. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from runtime.model.slice import SliceOfRun
+
+
+def next_slice(asked: SliceOfRun, waiting: Sequence[SliceOfRun], held: Mapping[str, int]) -> SliceOfRun:
+    """The first waiting slice of the run that holds the fewest here, or `asked` where none holds fewer than its run."""
+    best = min(waiting, key=lambda one: held.get(one.run_id, 0), default=asked)
+    return best if held.get(best.run_id, 0) < held.get(asked.run_id, 0) else asked
