@@ -216,7 +216,7 @@ class RowWriter:
         """Tries again after a transient error, for `writer_retry_ms`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.writer_retry_ms / 1000
-        delay_s = 0.05
+        delay_s = self._limits.writer_retry_first_s
         while True:
             try:
                 await self._fault("rows.before_flush")
@@ -228,7 +228,7 @@ class RowWriter:
                     raise
                 log.warning("rows not written yet", action="writer.retry", error=str(error), delay_s=delay_s)
                 await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, 2.0)
+                delay_s = min(delay_s * 2, self._limits.writer_retry_max_s)
 
     def _settle(self, write: RowWrite, answer: RowWriteAnswer) -> None:
         self._events.written(write, answer, asyncio.get_running_loop().time() * 1000)

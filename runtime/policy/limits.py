@@ -275,6 +275,8 @@ class Limits:
     writer_look_s: float = 5.0  # a slice that writes nothing asks so often whether it should go on
     writer_woken_s: float = 1.0  # a slice with rows that wait asks so often whether one was woken
     writer_retry_ms: float = 60_000.0
+    writer_retry_first_s: float = 0.05
+    writer_retry_max_s: float = 2.0
     failures_kept: int = 25
 
     # stores

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,20 +13,12 @@ from runtime.model.status import ChildCounts
 from runtime.policy.lineage import child_options
 from runtime.ports import RowWrite, SliceRows
 from runtime.postgres_store.named import load
-from runtime.postgres_store.pool import Pool, open_pool
+from runtime.postgres_store.pool import Pool
 from runtime.postgres_store.status import PostgresStatus
 from tests.contract.postgres_world import postgres_world
 from tests.contract.stores_world import LIMITS, StoresWorld, finished
 
 pytestmark = pytest.mark.servers
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    opened = open_pool(database_url, LIMITS)
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

@@ -3,22 +3,20 @@
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import pytest
 
-from runtime.engine.caller import Caller
-from runtime.engine.poster import Poster
-from runtime.engine.tool_calls import CallContext, ToolCalls
+from runtime.engine.tool_calls import CallContext
 from runtime.errors import ToolCallError
-from runtime.model.call import AnswerState, Call, Post
+from runtime.model.call import AnswerState
 from runtime.model.failure import FailureClass
-from runtime.model.page import PageOut
 from runtime.model.receipt import ReceiptState
-from tests.integration.lane_world import INBOX, LIMITS, LaneWorld, calls_of, lane_world
+from tests.integration.calling import tool_calls
+from tests.integration.lane_world import LaneWorld, calls_of, lane_world
+from tests.waiting import wait_until_async
 
 C = FailureClass
 COMPLETED = (ReceiptState.COMPLETED, False)
@@ -319,7 +317,7 @@ async def test_class(world: LaneWorld, case: Case) -> None:
         message = answer.error["message"]
         for pattern in (case.says, f"tool {case.tool}", case.of.value):
             assert re.search(pattern, message), message
-    assert await world.is_balanced(*posted)
+    await wait_until_async(lambda: world.is_balanced(*posted), what="nothing left behind")
 
 
 async def test_nothing_listens(database_url: str, redis_url: str) -> None:
@@ -364,7 +362,8 @@ async def test_a_bad_item_is_found_and_its_neighbours_are_paid_once(world: LaneW
     assert sorted(world.charged) == sorted(name for name in answers if name != "i5")
     receipt = await world.receipt(posted[5])
     assert receipt is not None and (receipt.state, receipt.terminal) == FINAL
-    assert len(world.ledger) <= 1 + 2 * 3 and await world.is_balanced(*posted)
+    assert len(world.ledger) <= 1 + 2 * 3
+    await wait_until_async(lambda: world.is_balanced(*posted), what="nothing left behind")
 
 
 @pytest.mark.parametrize(
@@ -390,7 +389,8 @@ async def test_odd_batch_replies(world: LaneWorld, how: dict[str, Any], states: 
         assert (receipt.state, receipt.terminal) == states.get(item, COMPLETED)
         if receipt.state is ReceiptState.COMPLETED:
             assert f"v:{item}".encode() in (answers[item].output or b"")
-    assert len(world.ledger) == 1 and await world.is_balanced(*posted)
+    assert len(world.ledger) == 1
+    await wait_until_async(lambda: world.is_balanced(*posted), what="nothing left behind")
 
 
 async def test_a_rekeyed_call_is_paid_under_its_new_key(world: LaneWorld) -> None:
@@ -406,24 +406,8 @@ async def test_a_rekeyed_call_is_paid_under_its_new_key(world: LaneWorld) -> Non
 
 async def test_credentials_that_change_in_mid_run_re_key_each_call_once(world: LaneWorld) -> None:
     """From `ctx.tools.execute` on: the old scope's keys stay unpaid, every call is charged once under the new one."""
-    caller = Caller(
-        session_id=INBOX,
-        receipts=world.receipts,
-        leases=world.leases,
-        inbox=world.inbox,
-        poster=Poster(_ToLane(world), LIMITS),
-        limits=LIMITS,
-    )
-    tools = ToolCalls(
-        caller=caller,
-        catalog=world.client,
-        lane_of=lambda provider: provider,
-        session_id=INBOX,
-        limits=LIMITS,
-    )
     context = CallContext(org_id="o", run_id="r1")
-    caller.start()
-    try:
+    async with tool_calls(world) as (_, tools):
         world.misbehave(auth_scopes={"echo": "s1"})
         await tools.execute(context, "echo", {"item": "before"})
         world.misbehave(auth_scopes={"echo": "s2"})
@@ -435,24 +419,6 @@ async def test_credentials_that_change_in_mid_run_re_key_each_call_once(world: L
         with pytest.raises(ToolCallError, match="a second change is final") as caught:
             await tools.execute(context, "echo", {"item": "never"})
         assert caught.value.code == "auth_scope_changed"
-    finally:
-        await caller.stop()
     assert sorted(world.charged) == sorted(["before", *(f"i{n}" for n in range(10))])
     refused = [entry for entry in world.ledger if entry["status"] == 409]
     assert [len(entry["items"]) for entry in refused] == [10, 1, 1]
-
-
-class _ToLane:
-    """A publisher whose posts reach the lane at once."""
-
-    def __init__(self, world: LaneWorld) -> None:
-        self._world = world
-        self._posts = count()
-
-    async def post(self, lane: str, calls: Sequence[Call]) -> None:
-        post = Post(post_id=f"t{next(self._posts)}", lane=lane, calls=tuple(calls))
-        await self._world.engine.accept(post)
-
-    async def resume(self, run_ids: Sequence[str]) -> None: ...
-
-    async def pages_out(self, pages: Sequence[PageOut]) -> None: ...

@@ -18,7 +18,7 @@ from runtime.model.run import NewRun, RunState
 from runtime.model.schedule import PlaySchedule, Schedule
 from runtime.policy.limits import Limits
 from runtime.policy.scheduling import run_of_tick
-from runtime.postgres_store.pool import Pool, open_pool
+from runtime.postgres_store.pool import Pool
 from runtime.postgres_store.runs import PostgresRuns
 from runtime.postgres_store.samples import PostgresSamples
 from runtime.postgres_store.schedules import PostgresSchedules
@@ -29,14 +29,6 @@ from runtime.redis_store.event_stream import EventStream, state_url
 from runtime.redis_store.run_events import RedisEvents
 
 LIMITS = Limits(sample_s=0.001, events_kept=100, event_bytes=2_000, events_last_ms=1.0)
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    opened = open_pool(database_url, LIMITS)
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

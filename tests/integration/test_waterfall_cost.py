@@ -1,7 +1,6 @@
 """A waterfall's leg that was asked, charged and had nothing keeps its cost in the run's usage and status."""
 
-from collections.abc import AsyncIterator, Sequence
-from itertools import count
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,22 +10,19 @@ from examples.execution_api.mail_tools import archive_email, directory_email, pa
 from examples.plays.leads import email
 from runtime.context.columns import column
 from runtime.context.play_context import PlayContext
-from runtime.engine.caller import Caller
-from runtime.engine.poster import Poster
 from runtime.engine.row_run import run_row
 from runtime.engine.row_scope import RowScope
 from runtime.engine.tool_calls import CallContext, ToolCalls
 from runtime.model import json_value
-from runtime.model.call import Call, Post
-from runtime.model.page import PageOut
 from runtime.model.row import FinishedRow, InputRow
 from runtime.model.run import NewRun
 from runtime.model.status import RunStatus
 from runtime.policy import insight
-from runtime.postgres_store.pool import Pool, open_pool
+from runtime.postgres_store.pool import Pool
 from runtime.postgres_store.runs import PostgresRuns
 from runtime.postgres_store.status import PostgresStatus
-from tests.integration.lane_world import INBOX, LIMITS, LaneWorld, lane_world
+from tests.integration.calling import tool_calls
+from tests.integration.lane_world import LIMITS, LaneWorld, lane_world
 from workers.cli.summary import summary
 
 pytestmark = pytest.mark.servers
@@ -38,29 +34,6 @@ PAID = {"archive_email": 3.0, "directory_email": 1.0, "pattern_email": 1.0}
 async def world(database_url: str, redis_url: str) -> AsyncIterator[LaneWorld]:
     async with lane_world(database_url, redis_url) as made:
         yield made
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    opened = open_pool(database_url, LIMITS)
-    await opened.open()
-    yield opened
-    await opened.close()
-
-
-class ToLane:
-    """A publisher whose posts reach the lane at once."""
-
-    def __init__(self, world: LaneWorld) -> None:
-        self._world = world
-        self._posts = count()
-
-    async def post(self, lane: str, calls: Sequence[Call]) -> None:
-        await self._world.engine.accept(Post(post_id=f"t{next(self._posts)}", lane=lane, calls=tuple(calls)))
-
-    async def resume(self, run_ids: Sequence[str]) -> None: ...
-
-    async def pages_out(self, pages: Sequence[PageOut]) -> None: ...
 
 
 async def ended_row(tools: ToolCalls, run_id: str) -> FinishedRow:
@@ -89,29 +62,11 @@ async def test_misses_that_were_charged_are_in_usage_and_status(world: LaneWorld
     assert [ask(LEAD)["email"] for ask in (directory_email, archive_email, pattern_email)] == [
         None, None, "alovelace@d4.example",
     ]  # fmt: skip
-    caller = Caller(
-        session_id=INBOX,
-        receipts=world.receipts,
-        leases=world.leases,
-        inbox=world.inbox,
-        poster=Poster(ToLane(world), LIMITS),
-        limits=LIMITS,
-    )
-    tools = ToolCalls(
-        caller=caller,
-        catalog=world.client,
-        lane_of=lambda provider: provider,
-        session_id=INBOX,
-        limits=LIMITS,
-    )
     for run_id in ("r1", "r2"):
         await PostgresRuns(pool, LIMITS).insert(NewRun(run_id=run_id, org_id="o", play="leads", input=None))
-    caller.start()
-    try:
+    async with tool_calls(world) as (_, tools):
         ended = await ended_row(tools, "r1")
         again = await ended_row(tools, "r2")
-    finally:
-        await caller.stop()
     value = json_value.loads(ended.data)["email"]
     legs = {leg: attempt["status"] for leg, attempt in value["waterfall_attempts"].items()}
     assert legs == {"directory": "no_result", "archive": "no_result", "pattern": "completed"}
