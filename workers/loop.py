@@ -18,6 +18,10 @@ class BackgroundLoop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         watch_tasks(self.loop)
+        # The loop's own default has a few threads only: sleepers of one run would hold up every other run's work.
+        self.loop.set_default_executor(
+            concurrent.futures.ThreadPoolExecutor(DEFAULT_LIMITS.play_threads, "playlane-thread")
+        )
         self._thread = threading.Thread(target=self._run, name="playlane-loop", daemon=True)
         self._thread.start()
 

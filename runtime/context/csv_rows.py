@@ -205,6 +205,13 @@ class _Reading:
             yield line
 
     def _check_text(self, line: str) -> None:
+        if line.startswith("\ufeff") and self._line == self._row_line:
+            raise self._error(
+                self._line,
+                1,
+                "a byte order mark that doesn't begin the file: it was joined of several; join them without it, "
+                "and without their headers",
+            )
         bad = _NOT_TEXT.search(line)
         if bad is None:
             return

@@ -43,7 +43,9 @@ class Tools:
                 f'play "{self._body.play.name}": tools.execute needs id="..." and tool="...", '
                 f"got id={id!r:.80}, tool={tool!r:.80}"
             )
-        given = _as_json(input, id, tool)
+        where = f'play "{self._body.play.name}": tools.execute'
+        named, tool_name = text_id(id, where), text_id(tool, f"{where}: its tool")
+        given = _as_json(input, named, tool_name)
         options = NO_OPTIONS
         if (force, stale_after_seconds, receipt_wait_ms, max_wait_ms, timeout_ms) != _NOTHING_SAID:
             options = checked(
@@ -54,9 +56,9 @@ class Tools:
                     max_wait_ms=max_wait_ms,
                     timeout_ms=timeout_ms,
                 ),
-                f'play "{self._body.play.name}": tools.execute(id="{id}")',
+                f'play "{self._body.play.name}": tools.execute(id="{named}")',
             )
-        return await ask_tool(self._body, id, tool, given, options)
+        return await ask_tool(self._body, named, tool_name, given, options)
 
     async def query(self, *, id: str, tool: str, input: Any, timeout_ms: float | None = None) -> QueryRows:
         """Call a tool that answers with many rows; those beyond its answer are asked for as they are read.

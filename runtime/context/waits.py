@@ -118,8 +118,12 @@ def _seconds(value: object, call: str, field: str, most_s: float) -> float:
     )
 
 
+def _is_storable(text: str) -> bool:
+    return "\x00" not in text and not any("\ud800" <= one <= "\udfff" for one in text)
+
+
 def _name(value: object, call: str, field: str) -> str:
-    if not isinstance(value, str) or not value or len(value) > NAME_CHARS or "\x00" in value:
+    if not isinstance(value, str) or not value or len(value) > NAME_CHARS or not _is_storable(value):
         raise PlayDefinitionError(
             f"{call}: {field} is a text of 1 to {NAME_CHARS} characters, not {value!r:.80}"
         )

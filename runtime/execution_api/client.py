@@ -11,6 +11,7 @@ import httpx
 from runtime.errors import ExecuteFailedError
 from runtime.execution_api import failures, parsing, wire
 from runtime.execution_api.control_plane import ControlPlane
+from runtime.execution_api.echoes import without_token
 from runtime.execution_api.event_waits import ApiEventTools
 from runtime.execution_api.exchange import (
     ExecuteReply,
@@ -129,6 +130,7 @@ class ExecutionApiClient:
             body=request_body(request),
             timeout_ms=request.timeout_ms,
         )
+        reply = without_token(reply, token)
         attested = failures.attests_fence(reply.headers)
         answer = self._accepted(request, reply) if reply.is_success else self._refused(request, reply)
         if isinstance(answer, Failure):

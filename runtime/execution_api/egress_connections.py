@@ -3,6 +3,8 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import httpcore
@@ -10,14 +12,17 @@ import httpx
 
 from runtime.errors import EgressRefusedError
 from runtime.policy.egress import AllowedHost, address_refusal, host_refusal, is_allowed
-from runtime.policy.limits import Limits
+from runtime.policy.limits import DEFAULT_LIMITS, Limits
 
+# Threads of their own: those of the loop may all be busy with what plays call.
+_LOOKUPS = ThreadPoolExecutor(DEFAULT_LIMITS.lookup_threads, "playlane-lookup")
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
     """Every address of a host, as the system knows it."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().run_in_executor(_LOOKUPS, look_up)
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
 

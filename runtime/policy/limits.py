@@ -80,6 +80,9 @@ class Limits:
     fields_per_log: int = 20
     log_chars: int = 4_000
 
+    play_threads: int = 256  # of a process, for what its plays call with asyncio.to_thread
+    lookup_threads: int = 8  # for names of hosts, apart from those
+
     # durable waits
     row_short_sleep_s: float = 2.0  # a row sleeps this long in its slot
     row_rest_ms: float = 50.0  # what else a row asks for in this time waits together with its first wait

@@ -56,6 +56,11 @@ def test_taken(tmp_path: Path, data: bytes, rows: list[dict[str, str]]) -> None:
     ("data", "words"),
     [
         (b"", "line 1, column 1: the file is empty"),
+        (
+            b"\xef\xbb\xbf\xef\xbb\xbfa\n1\n",
+            "line 1, column 1: a byte order mark that doesn't begin the file",
+        ),
+        (b"\xef\xbb\xbfa\n1\n\xef\xbb\xbfa\n2\n", "line 3, column 1: a byte order mark that doesn't begin"),
         (b"\n\n", "the file is empty"),
         (b"email,email\n", 'line 1, column 2: the column name "email" appears twice'),
         (b"email, email \n", 'line 1, column 2: the column name "email" appears twice'),

@@ -53,3 +53,5 @@ def rerun(
             raise typer.Exit(watch.follow(client.status, started, as_json=as_json, news=client.news))
     if not as_json:
         say(f"  playlane watch {started}     progress until it ends")
+        if only is Only.FAILED and not (force or Refresh.FAILED in (refresh or ())):
+            say("  a call that was refused for good answers by its receipt again; --refresh failed asks anew")

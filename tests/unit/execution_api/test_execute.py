@@ -1,10 +1,12 @@
 """`execute` against the reference API: good replies, and every failure class."""
 
 import asyncio
+import base64
 import inspect
 import pickle
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 import orjson
@@ -351,3 +353,26 @@ async def test_an_http_date_is_measured_against_the_reply_whatever_our_clock() -
             utc_now=lambda year=skew_year: datetime(year, 1, 1, tzinfo=UTC),
         )
         assert (await failure_of(client)).retry_after_ms == 3_000
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_a_provider_that_echoes_our_token_stores_it_nowhere(status: int) -> None:
+    """Whatever a reply says of the request's own credentials is blackened before anything reads it."""
+
+    def echo(request: httpx.Request) -> httpx.Response:
+        seen = request.headers["authorization"]
+        spelt = base64.b64encode(seen.removeprefix("Bearer ").encode()).decode()
+        body: dict[str, Any] = {"error": {"code": seen, "message": f"bad {spelt}"}}
+        if status == 200:
+            body = {"status": "completed", "result": {"data": {"seen": seen, "spelt": spelt}}}
+        return httpx.Response(status, json=body, headers={"x-deepline-request-id": f"r-{seen}"})
+
+    client = answering(echo)
+    if status == 200:
+        reply = await client.execute(request_of())
+        said = repr(reply)
+        assert reply.result["seen"] == "Bearer [secret execution API token]"
+    else:
+        said = repr(await failure_of(client))
+    assert TOKEN not in said
+    assert base64.b64encode(TOKEN.encode()).decode() not in said
