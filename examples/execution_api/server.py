@@ -1,12 +1,30 @@
 """The reference API behind a real socket, with the faults that only a server can make."""
 
 import asyncio
+from email.utils import formatdate
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from examples.execution_api.app import create_app
 from examples.execution_api.execution import ApiState
+
+
+def with_date(app: ASGIApp) -> ASGIApp:
+    """Every reply has one `Date`: its own, or now."""
+
+    async def dated(scope: Scope, receive: Receive, send: Send) -> None:
+        async def sends(message: Message) -> None:
+            if message["type"] == "http.response.start" and not any(
+                name.lower() == b"date" for name, _value in message["headers"]
+            ):
+                message["headers"] = [*message["headers"], (b"date", formatdate(usegmt=True).encode())]
+            await send(message)
+
+        await app(scope, receive, sends)
+
+    return dated
 
 
 class ApiServer(uvicorn.Server):
@@ -14,11 +32,12 @@ class ApiServer(uvicorn.Server):
 
     def __init__(self, state: ApiState, *, host: str = "127.0.0.1", port: int = 0) -> None:
         config = uvicorn.Config(
-            create_app(state),
+            with_date(create_app(state)),
             host=host,
             port=port,
             log_level="critical",
             access_log=False,
+            date_header=False,  # a reply may be told to have another
             timeout_keep_alive=75,
             timeout_graceful_shutdown=1,
             backlog=2048,
