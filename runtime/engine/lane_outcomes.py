@@ -54,8 +54,7 @@ def exhausted(
     if not spent:
         return None
     untils = [quota.moment(one.details.get("retry_at")) for one in spent]
-    waits_ms = [quota.wait_ms(until, reply.replied_at, limits) for until in untils]
-    known = [until for until in untils if until is not None]
+    until = max((one for one in untils if one is not None), default=None)
     operation = flight.spec.strategy.operation
     return Failure(
         failure_class=FailureClass.PROVIDER_EXHAUSTED,
@@ -64,8 +63,8 @@ def exhausted(
         code=FailureClass.PROVIDER_EXHAUSTED,
         tool=flight.spec.metadata.tool,
         attempt=flight.sends,
-        retry_after_ms=max(waits_ms),
-        retry_at=quota.moment_text(max(known)) if known else None,
+        retry_after_ms=quota.wait_ms(until, reply.replied_at, limits),
+        retry_at=None if until is None else quota.moment_text(until),
     )
 
 

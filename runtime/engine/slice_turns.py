@@ -43,12 +43,19 @@ class SliceTurns:
         return await self._take(asked) or await self._left_over(slice_id)
 
     async def _left_over(self, slice_id: SliceId) -> TakenSlice | None:
-        """Somebody else has the slice: perhaps its own message's place is free now."""
-        waiting = [one for one in await self._waiting() if one.id != slice_id]
-        if not waiting:
-            return None
-        held = self._held()
-        return await self._take(min(waiting, key=lambda one: held[one.run_id]))
+        """Somebody else has the slice: then one waits whose own message's place was given away, or nothing does.
+
+        Looked for anew each time: what waited a moment ago is others' by now, and a place must not be lost.
+        """
+        for _ in range(self._limits.slice_turns_tries):
+            waiting = [one for one in await self._look() if one.id != slice_id]
+            if not waiting:
+                return None
+            held = self._held()
+            taken = await self._take(min(waiting, key=lambda one: held[one.run_id]))
+            if taken is not None:
+                return taken
+        return None
 
     async def _take(self, one: SliceOfRun) -> TakenSlice | None:
         self._seen = [other for other in self._seen if other != one]
@@ -58,13 +65,18 @@ class SliceTurns:
         return self._slices.held_by_run()
 
     async def _waiting(self) -> Sequence[SliceOfRun]:
-        """As it was lately; what is gone since is not taken twice. If the store can't say, each takes its own."""
+        """As it was lately; what is gone since is not taken twice."""
         now_s = asyncio.get_running_loop().time()
         if self._seen_s is None or now_s - self._seen_s >= self._limits.slice_turns_look_s:
-            self._seen_s = now_s
-            try:
-                self._seen = await self._store.waiting_slices(self._limits.slice_turns_datasets)
-            except ServiceUnreachableError as error:
-                log.warning("slices not seen", action="slice.turns", error=str(error))
-                self._seen = ()
+            await self._look()
+        return self._seen
+
+    async def _look(self) -> Sequence[SliceOfRun]:
+        """As it is now. If the store can't say, each message takes its own."""
+        self._seen_s = asyncio.get_running_loop().time()
+        try:
+            self._seen = await self._store.waiting_slices(self._limits.slice_turns_datasets)
+        except ServiceUnreachableError as error:
+            log.warning("slices not seen", action="slice.turns", error=str(error))
+            self._seen = ()
         return self._seen

@@ -4,7 +4,7 @@ Pure. A recorded batch names its strategy and revision; payload and split never 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from runtime.errors import JsonValueError, PlayDefinitionError
@@ -213,11 +213,11 @@ def _item_outcome(item: Any, operation: str, key: str) -> ItemOutcome:
 def _item_error(error: Any, operation: str, credits: float | None) -> ItemFailed:
     fields = error if isinstance(error, dict) else {"message": str(error)}
     code = _text(fields.get("code"), "item_failed")
-    if code.lower() in QUOTA_CODES:
-        return _exhausted(fields, operation)
-    retryable = fields.get("retryable") is True
     own = _credits(fields.get("credits"))
     cost = credits if own is None else own
+    if code.lower() in QUOTA_CODES:
+        return replace(_exhausted(fields, operation), charged=bool(cost), credits=cost)
+    retryable = fields.get("retryable") is True
     return ItemFailed(
         code=code,
         message=_text(fields.get("message"), f"{operation} refused this item without saying why"),

@@ -37,6 +37,7 @@ class Limits:
     slice_turns_from: int = 8  # slices that a process holds, from which on runs take turns for its places
     slice_turns_look_s: float = 0.25
     slice_turns_datasets: int = 1_000
+    slice_turns_tries: int = 20  # while others take what waits
     page_bytes: int = 64 * MIB
     slice_run_s: float = 24 * 3600.0
     slice_read_bytes: int = 1 * MIB  # input that comes with a claimed slice

@@ -1,15 +1,39 @@
 """Until when a provider's used up quota closes its scope. Pure."""
 
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from runtime.policy.limits import Limits
 
+_EPOCH_FROM = 1e9  # a smaller number is no moment of our days, but a year, or a wait
+_MILLISECONDS_FROM = 1e11  # as seconds that would be the year 5138
 
-def moment(text: Any) -> datetime | None:
-    """An ISO 8601 moment, in UTC where it has no zone; None where there is none that can be read."""
+
+def moment(said: Any) -> datetime | None:
+    """A moment in ISO 8601 (UTC where it has no zone), as an HTTP date, or in seconds or milliseconds since 1970.
+
+    None where there is none that can be read.
+    """
+    if isinstance(said, bool) or not isinstance(said, (str, int, float)):
+        return None
+    text = str(said).strip()
+    found = _since_1970(text)
+    return _read(text) if found is None else found
+
+
+def _since_1970(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text or "")
+        seconds = float(text)
+        seconds = seconds / 1000 if seconds >= _MILLISECONDS_FROM else seconds
+        return datetime.fromtimestamp(seconds, tz=UTC) if seconds >= _EPOCH_FROM else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _read(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text) if "," in text else datetime.fromisoformat(text.upper())
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
         return None

@@ -6,6 +6,7 @@ from runtime.model.slice import SliceOfRun
 
 
 def next_slice(asked: SliceOfRun, waiting: Sequence[SliceOfRun], held: Mapping[str, int]) -> SliceOfRun:
-    """The first waiting slice of the run that holds the fewest here, or `asked` where none holds fewer than its run."""
+    """The first waiting slice of the run that holds the fewest here, or `asked` where that is as good: one more or less
+    is no reason to change places."""
     best = min(waiting, key=lambda one: held.get(one.run_id, 0), default=asked)
-    return best if held.get(best.run_id, 0) < held.get(asked.run_id, 0) else asked
+    return best if held.get(best.run_id, 0) + 1 < held.get(asked.run_id, 0) else asked

@@ -8,7 +8,7 @@ from typing import Any, cast
 from runtime.engine.slice_turns import SliceTurns
 from runtime.errors import ServiceUnreachableError
 from runtime.model.slice import SUSPECTS_FROM, SliceId, SliceOfRun
-from runtime.policy.limits import DEFAULT_LIMITS
+from runtime.policy.limits import DEFAULT_LIMITS, Limits
 from runtime.policy.slice_turns import next_slice
 
 LIMITS = replace(DEFAULT_LIMITS, slice_turns_from=2, slice_turns_look_s=0.0)
@@ -26,9 +26,10 @@ class Process:
     free: list[SliceOfRun]
     holds: list[SliceOfRun] = field(default_factory=list)
     is_away: bool = False
+    limits: Limits = LIMITS
 
     def __post_init__(self) -> None:
-        self.turns = SliceTurns(cast(Any, self), self, LIMITS)
+        self.turns = SliceTurns(cast(Any, self), self, self.limits)
 
     def held(self) -> int:
         return len(self.holds)
@@ -69,12 +70,11 @@ async def test_a_process_with_room_takes_what_it_is_told() -> None:
 
 async def test_a_busy_process_lets_the_small_run_in_before_the_large_ones_backlog() -> None:
     """Messages of two large runs stand in front of the small run's: its slice goes first all the same."""
-    large, other = [of("large", n) for n in range(6)], [of("other", n) for n in range(6)]
-    process = Process(free=[*large, *other, of("small", 0)])
-    for one in (large[0], large[1], other[0]):
-        await process.message(one)
-    assert await process.message(other[1]) == of("small", 0)
-    assert await process.message(other[2]) == of("other", 2), "who holds less than the others' runs goes on"
+    free = [of(run, n) for run in ("large", "other") for n in range(6)] + [of("small", 0)]
+    process = Process(free=list(free))
+    taken = [await process.message(one) for one in free]
+    assert taken.index(of("small", 0)) < 5
+    assert sorted(map(str, taken)) == sorted(map(str, free))
 
 
 async def test_a_message_whose_slice_is_gone_takes_the_one_that_was_left_for_it() -> None:
@@ -88,6 +88,29 @@ async def test_every_slice_is_taken_once_in_any_case() -> None:
     process = Process(free=list(free))
     taken = [await process.message(one) for one in free]
     assert sorted(str(one) for one in taken) == sorted(map(str, free))
+
+
+async def test_no_place_is_lost_when_two_gave_theirs_away_within_one_look() -> None:
+    """Their messages find their slices taken, and must find both that were left: a stale look showed one."""
+    large = [of("large", n) for n in range(5)]
+    process = Process(
+        free=[*large, of("other", 0), of("small", 0)], limits=replace(LIMITS, slice_turns_look_s=60)
+    )
+    messages = [*large, of("other", 0), of("small", 0)]
+    taken = [await process.message(one) for one in messages]
+    assert sorted(map(str, taken)) == sorted(map(str, messages))
+    assert not process.free
+
+
+async def test_who_loses_a_slice_to_another_process_looks_again() -> None:
+    class Contended(Process):
+        async def take(self, run_id: str, slice_id: SliceId) -> Any:
+            if slice_id == of("large", 1).id and of("large", 1) in self.free:
+                self.free.remove(of("large", 1))  # another process is faster
+            return await super().take(run_id, slice_id)
+
+    process = Contended(free=[of("large", 1), of("large", 2)])
+    assert await process.message(of("small", 0)) == of("large", 2)
 
 
 async def test_a_suspect_is_never_swapped() -> None:

@@ -26,7 +26,9 @@ async def test_a_reply_has_one_date(date: str | None) -> None:
         await wait_until_async(lambda: server.started)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as http:
             body = {"payload": {"item": "a"}, "metadata": {}}
-            reply = await http.post("/api/v2/integrations/echo_single/execute", json=body)
+            reply = await http.post(
+                "/api/v2/integrations/echo_single/execute", json=body, headers={"authorization": "Bearer t"}
+            )
     finally:
         server.should_exit = True
         await serving
