@@ -13,9 +13,14 @@ from runtime.play import PlayDefinition, PlayRegistry
 ID_CHARS = 200
 
 
+def is_text_id(id: Any) -> bool:
+    """Whether it may name a piece of work."""
+    return isinstance(id, str) and len(id) <= ID_CHARS and bool(id.strip()) and id.isprintable()
+
+
 def text_id(id: Any, where: str) -> str:
     """A name that an author gives to a piece of work."""
-    if isinstance(id, str) and id.strip() and id.isprintable() and len(id) <= ID_CHARS:
+    if is_text_id(id):
         return id.strip()
     raise PlayDefinitionError(
         f"{where} is named by printable text of 1 to {ID_CHARS} characters that is the same in every replay, "

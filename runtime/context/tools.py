@@ -3,7 +3,7 @@
 from typing import Any
 
 from runtime.context.asking_body import AskingBody
-from runtime.context.authoring import text_id
+from runtime.context.authoring import ID_CHARS, is_text_id, text_id
 from runtime.context.query_rows import QueryRows, query_rows
 from runtime.context.tool_asking import ask_tool
 from runtime.errors import JsonValueError, PlayDefinitionError, ToolRejectedError
@@ -38,14 +38,12 @@ class Tools:
         when the run began. Without `receipt_wait_ms` (nobody works on it) or `max_wait_ms` (altogether) a call waits
         as long as its run. `timeout_ms` bounds the request.
         """
-        if not isinstance(id, str) or not id or not isinstance(tool, str) or not tool:
+        if not is_text_id(id) or not is_text_id(tool):
             raise PlayDefinitionError(
-                f'play "{self._body.play.name}": tools.execute needs id="..." and tool="...", '
-                f"got id={id!r:.80}, tool={tool!r:.80}"
+                f'play "{self._body.play.name}": tools.execute needs id="..." and tool="...", printable text of '
+                f"at most {ID_CHARS} characters, got id={id!r:.80}, tool={tool!r:.80}"
             )
-        where = f'play "{self._body.play.name}": tools.execute'
-        named, tool_name = text_id(id, where), text_id(tool, f"{where}: its tool")
-        given = _as_json(input, named, tool_name)
+        given = _as_json(input, id, tool)
         options = NO_OPTIONS
         if (force, stale_after_seconds, receipt_wait_ms, max_wait_ms, timeout_ms) != _NOTHING_SAID:
             options = checked(
@@ -56,9 +54,9 @@ class Tools:
                     max_wait_ms=max_wait_ms,
                     timeout_ms=timeout_ms,
                 ),
-                f'play "{self._body.play.name}": tools.execute(id="{named}")',
+                f'play "{self._body.play.name}": tools.execute(id="{id}")',
             )
-        return await ask_tool(self._body, named, tool_name, given, options)
+        return await ask_tool(self._body, id, tool, given, options)
 
     async def query(self, *, id: str, tool: str, input: Any, timeout_ms: float | None = None) -> QueryRows:
         """Call a tool that answers with many rows; those beyond its answer are asked for as they are read.

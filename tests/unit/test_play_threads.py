@@ -28,4 +28,5 @@ def test_sleepers_in_threads_leave_room_for_others() -> None:
     finally:
         may_end.set()
         loop.stop()
+        loop.loop.close()
     assert DEFAULT_LIMITS.play_threads > SLEEPERS

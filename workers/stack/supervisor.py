@@ -98,6 +98,8 @@ class Supervisor:
         while not child.is_ready():
             if not child.alive():
                 child.sweep()
+                if child.is_ready():  # it said so with its last breath
+                    return
                 raise ChildNotReadyError(
                     f"{child.name} {child.ending()} while starting; its last lines:\n{child.last_lines()}"
                 )
