@@ -12,9 +12,8 @@ from pydantic_settings import SettingsError
 from broker_config.celery_config import celery_settings
 from broker_config.settings import Settings
 from runtime.errors import BadInputError
-from workers.chord_counts import SCHEMES
 from workers.reading import Reading
-from workers.redis_transport import use_guarded_transport
+from workers.redis_transport import SCHEMES, use_guarded_transport
 
 NOT_USED = "http://not-used.invalid"
 """For processes that never call the execution API, which then need not be named."""

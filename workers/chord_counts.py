@@ -4,8 +4,6 @@ from typing import Any
 
 from celery.backends.redis import RedisBackend
 
-SCHEMES = ("redis", "rediss")
-
 
 class ChordCounts(RedisBackend):
     """Counts the parts of chords. Celery's own also waits for every part that it sent: it keeps the part's result

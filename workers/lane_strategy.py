@@ -80,9 +80,8 @@ def hand_to_lane(task: Any, app: Any, consumer: Any, **_: Any) -> Callable[..., 
         gate.enter(post.lane, len(post.calls))
         work = lane_process.bridge.submit(_execute(lane_process, post, events))
         work.add_done_callback(lambda _done: gate.leave(post.lane, len(post.calls)))
-        ack(
-            consumer_log, consumer.connection_errors
-        )  # a post that comes twice is harmless: the calls go first
+        # Behind the calls: a post that comes twice is harmless.
+        ack(consumer_log, consumer.connection_errors)
         gate.look(post.lane)
 
     return on_message

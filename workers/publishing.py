@@ -1,8 +1,4 @@
-"""Messages out, by Celery: sent from threads, never from the loop; arguments stay short in events.
-
-Every one of them ignores its result, the parts of a chord too: a chord counts its parts without it, and a sender of
-a task with a result subscribes to that result, for ever.
-"""
+"""Messages out, by Celery: sent from threads, never from the loop; arguments stay short in events."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -57,23 +53,19 @@ class CeleryPublisher:
 
     def _send_resume(self, run_id: str) -> None:
         self._app.send_task(
-            "plays.resume",
-            kwargs={"run_id": run_id},
-            argsrepr="()",
-            kwargsrepr=f"run={run_id}",
-            ignore_result=True,
+            "plays.resume", kwargs={"run_id": run_id}, argsrepr="()", kwargsrepr=f"run={run_id}"
         )
 
     def _send_page(self, page: PageOut) -> None:
         run_slice, settle_page = self._app.tasks["rows.run_slice"], self._app.tasks["datasets.settle_page"]
         header = [
             run_slice.si(page.run_id, page.dataset_id, page.page, number).set(
-                argsrepr=f"({page.dataset_id}, {page.page}, {number})", kwargsrepr="{}", ignore_result=True
+                argsrepr=f"({page.dataset_id}, {page.page}, {number})", kwargsrepr="{}"
             )
             for number in page.slices
         ]
         body = settle_page.si(page.run_id, page.dataset_id, page.page).set(
-            argsrepr=f"({page.dataset_id}, {page.page})", kwargsrepr="{}", ignore_result=True
+            argsrepr=f"({page.dataset_id}, {page.page})", kwargsrepr="{}"
         )
         chord(header, body).apply_async()
 

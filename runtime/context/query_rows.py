@@ -76,9 +76,8 @@ class QueryRows(KeptValue):
             return self._first[offset : min(offset + wanted, self.count)]
         size = min(wanted, self._bounds.query_page_rows, self.count - offset)
         page = QueryPage(limit=self.count, offset=offset, page_size=size, total_rows=self.query.total_rows)
-        data = (await self._ask(self.query, page)).data
-        rows = data.get("rows") if isinstance(data, Mapping) else data
-        if not isinstance(rows, list):
+        rows = _rows_of((await self._ask(self.query, page)).data)
+        if rows is None:
             raise DatasetReadError(
                 f"{self.query.name} gave no rows for those from {offset:,} on; it is not asked again"
             )
@@ -173,11 +172,10 @@ def query_rows(
 ) -> QueryRows:
     """The rows of a query's answer; raises DatasetReadError where it has none."""
     data = result.data
-    rows = data.get("rows") if isinstance(data, Mapping) else data
+    rows = _rows_of(data)
     said = data.get("dataset") if isinstance(data, Mapping) else None
     known = said if isinstance(said, Mapping) else {}
-    first = rows if isinstance(rows, list) else []
-    total = _whole(known.get("total_rows"), len(first))
+    total = _whole(known.get("total_rows"), len(rows or ()))
     query = Query(
         id=id,
         tool=tool,
@@ -187,17 +185,23 @@ def query_rows(
         call=result.call,
         timeout_ms=timeout_ms,
     )
-    if not isinstance(rows, list):
+    if rows is None:
         raise DatasetReadError(
             f"{query.name} gave no rows: its result has no list `rows`; read it by tools.execute"
         )
-    return QueryRows(query, first, limits=limits)
+    return QueryRows(query, rows, limits=limits)
 
 
 def alive_query(mark: Mapping[str, Any], value: Any) -> QueryRows:
     """A stored query's result alive again, from its plain value and its mark."""
-    rows = value.get("rows") if isinstance(value, Mapping) else None
-    return QueryRows(Query.of(mark), rows if isinstance(rows, list) else [])
+    rows = _rows_of(value) if isinstance(value, Mapping) else None
+    return QueryRows(Query.of(mark), rows or [])
+
+
+def _rows_of(data: Any) -> list[Row] | None:
+    """The list of rows that an answer is, or has under `rows`; None if it has none."""
+    rows = data.get("rows") if isinstance(data, Mapping) else data
+    return rows if isinstance(rows, list) else None
 
 
 def _whole(value: Any, otherwise: int) -> int:

@@ -64,18 +64,20 @@ class Tools:
         The answer is no stored result of another run. What is given can be a dataset's rows, and be kept in a cell or
         a result; whoever reads a page of it is answered by the same receipt.
         """
-
         given = _as_json(input, id, tool)
-        result = await self.execute_private(id=id, tool=tool, input=given, timeout_ms=timeout_ms)
+        result = await self._ask_private(id, tool, given, timeout_ms)
         return query_rows(
             result, id=id, tool=tool, input=given, timeout_ms=timeout_ms, limits=self._body.limits
         )
 
     async def execute_private(self, *, id: str, tool: str, input: Any, timeout_ms: float | None) -> Any:
         """A call whose result answers nobody but its own replays."""
+        return await self._ask_private(id, tool, _as_json(input, id, tool), timeout_ms)
+
+    async def _ask_private(self, id: str, tool: str, given: Any, timeout_ms: float | None) -> Any:
         where = f'play "{self._body.play.name}": {tool}'
         options = checked(CallOptions(is_private=True, timeout_ms=timeout_ms), where)
-        return await ask_tool(self._body, text_id(id, where), tool, _as_json(input, id, tool), options)
+        return await ask_tool(self._body, text_id(id, where), tool, given, options)
 
 
 def _as_json(input: Any, id: str, tool: str) -> Any:

@@ -77,8 +77,8 @@ def _plain(value: Any, path: str, depth: int, previews: Previews, made_of: _Made
         shown = {} if first is None else {"preview": first}
         return {"kind": DATASET, **value.to_json(), "count": value.count, **shown}
     if isinstance(value, QueryRows):
-        shown = {"preview": value.preview()}
-        return {"kind": QUERY, **value.query.described(), "count": value.count, **shown}
+        described = value.query.described()
+        return {"kind": QUERY, **described, "count": value.count, "preview": value.preview()}
     if isinstance(value, (KeptValue, CsvHandle)):
         return value.to_json()
     if not isinstance(value, (Mapping, list, tuple)):

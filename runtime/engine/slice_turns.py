@@ -1,7 +1,6 @@
 """A message names a slice; in a process that is busy it is a place for whichever run's turn it is."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 
 import structlog
@@ -10,7 +9,7 @@ from runtime.engine.slice_run import SliceRunner
 from runtime.errors import ServiceUnreachableError
 from runtime.model.slice import SliceId, SliceOfRun, TakenSlice
 from runtime.policy.limits import Limits
-from runtime.policy.slice_turns import next_slice
+from runtime.policy.slice_turns import fewest_held, next_slice
 from runtime.ports import WaitingSlices
 
 log = structlog.get_logger()
@@ -35,7 +34,7 @@ class SliceTurns:
         if slice_id.is_suspect:
             return await self._take(asked)
         if self._slices.held() >= self._limits.slice_turns_from:
-            chosen = next_slice(asked, await self._waiting(), self._held())
+            chosen = next_slice(asked, await self._waiting(), self._slices.held_by_run())
             if chosen != asked:
                 taken = await self._take(chosen)
                 if taken is not None:
@@ -51,8 +50,7 @@ class SliceTurns:
             waiting = [one for one in await self._look() if one.id != slice_id]
             if not waiting:
                 return None
-            held = self._held()
-            taken = await self._take(min(waiting, key=lambda one: held[one.run_id]))
+            taken = await self._take(fewest_held(waiting, self._slices.held_by_run()))
             if taken is not None:
                 return taken
         return None
@@ -60,9 +58,6 @@ class SliceTurns:
     async def _take(self, one: SliceOfRun) -> TakenSlice | None:
         self._seen = [other for other in self._seen if other != one]
         return await self._slices.take(one.run_id, one.id)
-
-    def _held(self) -> Counter[str]:
-        return self._slices.held_by_run()
 
     async def _waiting(self) -> Sequence[SliceOfRun]:
         """As it was lately; what is gone since is not taken twice."""

@@ -4,7 +4,7 @@ Pure. A recorded batch names its strategy and revision; payload and split never 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from runtime.errors import JsonValueError, PlayDefinitionError
@@ -216,7 +216,7 @@ def _item_error(error: Any, operation: str, credits: float | None) -> ItemFailed
     own = _credits(fields.get("credits"))
     cost = credits if own is None else own
     if code.lower() in QUOTA_CODES:
-        return replace(_exhausted(fields, operation), charged=bool(cost), credits=cost)
+        return _exhausted(fields, operation, cost)
     retryable = fields.get("retryable") is True
     return ItemFailed(
         code=code,
@@ -228,7 +228,7 @@ def _item_error(error: Any, operation: str, credits: float | None) -> ItemFailed
     )
 
 
-def _exhausted(fields: dict[str, Any], operation: str) -> ItemFailed:
+def _exhausted(fields: dict[str, Any], operation: str, cost: float | None) -> ItemFailed:
     """The provider's quota, told for one item: nothing that another run should not ask again."""
     asked = fields.get("retry_at", fields.get("retryAt"))
     until = quota.moment(asked)
@@ -237,7 +237,8 @@ def _exhausted(fields: dict[str, Any], operation: str) -> ItemFailed:
         message=_text(fields.get("message"), f"the provider's quota for {operation} is used up"),
         retryable=True,
         terminal=False,
-        charged=False,
+        charged=bool(cost),
+        credits=cost,
         details={} if until is None else {"retry_at": quota.moment_text(until)},
     )
 

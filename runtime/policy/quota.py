@@ -1,10 +1,10 @@
 """Until when a provider's used up quota closes its scope. Pure."""
 
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from runtime.policy.limits import Limits
+from runtime.policy.retry_after import written_date
 
 _EPOCH_FROM = 1e9  # a smaller number is no moment of our days, but a year, or a wait
 _MILLISECONDS_FROM = 1e11  # as seconds that would be the year 5138
@@ -33,7 +33,9 @@ def _since_1970(text: str) -> datetime | None:
 
 def _read(text: str) -> datetime | None:
     try:
-        found = parsedate_to_datetime(text) if "," in text else datetime.fromisoformat(text.upper())
+        found = written_date(text) if "," in text else datetime.fromisoformat(text.upper())
+        if found is None:
+            return None
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
         return None

@@ -48,14 +48,22 @@ def _date_ms(text: str, reply_date: str | None, now: datetime) -> float | None:
 
 def http_date(text: str, *, now: datetime) -> datetime | None:
     """An HTTP date in any of its three forms; a two-digit year is the one nearest to now (RFC 9110)."""
+    parsed = written_date(text)
+    if parsed is None or not _TWO_DIGIT_YEAR.search(text):
+        return parsed
+    try:
+        return _nearest_century(parsed, now)
+    except (ValueError, OverflowError):
+        return None
+
+
+def written_date(text: str) -> datetime | None:
+    """A date as mail and HTTP write it, UTC where it has no zone; None where it can't be read."""
     try:
         parsed = parsedate_to_datetime(text)
-        parsed = parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed
-        if _TWO_DIGIT_YEAR.search(text):
-            parsed = _nearest_century(parsed, now)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    return parsed
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed
 
 
 def _nearest_century(parsed: datetime, now: datetime) -> datetime:
