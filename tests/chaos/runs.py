@@ -87,6 +87,11 @@ class Runs(Processes):
             cursor = connection.execute(statement.encode(), values)
             return cursor.fetchall() if cursor.description else []
 
+    def until_session_ended(self, role: str, pid: int) -> None:
+        """A sweep has ended the session of a process that lives no more, or is frozen."""
+        query = "select 1 from sessions where role = %s and pid = %s and ended_at is not null"
+        self.until(lambda: self.sql(query, role, pid), f"the end of the session of {role} process {pid}")
+
     def latency_ms(self, value: float) -> None:
         self.control({"latency_ms": value})
 

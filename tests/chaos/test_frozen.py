@@ -6,11 +6,6 @@ from tests.chaos.processes import continue_all, stop_all
 from tests.chaos.stack_under_test import StackUnderTest
 
 
-def session_ended(stack: StackUnderTest, role: str, pid: int) -> bool:
-    query = "select 1 from sessions where role = %s and pid = %s and ended_at is not null"
-    return bool(stack.sql(query, role, pid))
-
-
 def test_a_row_worker_frozen_beyond_its_session_may_write_nothing(stack: StackUnderTest) -> None:
     """It stops with calls in flight; its session ends, another worker takes its slices and finishes them from
     receipts. Awake again, all that it still wants to write is refused, and it ends so that it may begin anew."""
@@ -19,7 +14,7 @@ def test_a_row_worker_frozen_beyond_its_session_may_write_nothing(stack: StackUn
         run = stack.start(80)
         stack.until_rows(run, 10)
         frozen = stack.signal("rows", signal.SIGSTOP)
-        stack.until(lambda: session_ended(stack, "rows", frozen), "the end of the frozen session")
+        stack.until_session_ended("rows", frozen)
         stack.until_rows(run, 60)
         stack.signal("rows", signal.SIGCONT)
         stack.until_restarted("rows", frozen)
@@ -35,7 +30,7 @@ def test_a_lane_worker_frozen_with_batches_on_the_wire_pays_nothing_twice(stack:
         run = stack.start(80)
         stack.until_sent(run, 3)
         frozen = stack.signal("lanes", signal.SIGSTOP)
-        stack.until(lambda: session_ended(stack, "lanes", frozen), "the end of the frozen session")
+        stack.until_session_ended("lanes", frozen)
         stack.until_rows(run, 60)
         stack.signal("lanes", signal.SIGCONT)
         stack.until_restarted("lanes", frozen)

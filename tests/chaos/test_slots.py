@@ -162,6 +162,7 @@ def test_a_frozen_process_that_wakes_up_frees_no_slot_of_others(slots: Slots) ->
             lambda: [pid for pid, _ in slots.holders()] == [second.pid] * CAP,
             "all slots held by the other one",
         )
+        stack.until_session_ended("lanes", frozen)  # its slots ended with its heartbeat, which may be sooner
         taken_at = min(since for _, since in slots.holders())
         stack.signal("lanes", signal.SIGCONT)
         shown = stack.until(slots.shown, "slots in the list of lanes")
